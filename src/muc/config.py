@@ -1,0 +1,204 @@
+"""Settings as frozen dataclasses, and the recipes: the paper's values, and small ones for the embedded data.
+
+Nothing here imports torch: the command line shows every default without paying for it.
+"""
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from muc.errors import UserError, check_name
+
+T = TypeVar("T")
+
+ALGORITHMS = ("simclr", "moco")
+ARCHITECTURES = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "convnet", "mlp")
+DATASETS = ("glyphs", "digits", "cifar10", "cifar100", "svhn")
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Views:
+    """Random views of an image: resized crop, flip, colour jitter in random order, grayscale."""
+
+    min_scale: float = 0.1
+    """Smallest share of the image's area a crop may keep."""
+    flip: float = 0.5
+    """Probability of a horizontal flip."""
+    brightness: float = 0.4
+    contrast: float = 0.4
+    saturation: float = 0.4
+    hue: float = 0.1
+    jitter: float = 0.8
+    """Probability of the colour jitter."""
+    grayscale: float = 0.2
+    """Probability of dropping all colour."""
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "jitter", "grayscale"):
+            in_range(name, getattr(self, name), 0, 1)
+        for name in ("brightness", "contrast", "saturation"):
+            in_range(name, getattr(self, name), 0, 1)
+        in_range("hue", self.hue, 0, 0.5)
+        in_range("min-scale", self.min_scale, 1e-4, 1)
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """Stochastic gradient descent with momentum, as the paper trains."""
+
+    epochs: int = 800
+    batch_size: int = 512
+    learning_rate: float = 0.06
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """Cosine decay to zero over the epochs, or no decay (the paper's choice when unlearning)."""
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        in_range("epochs", self.epochs, 1, 1_000_000)
+        in_range("batch-size", self.batch_size, 2, 1_000_000)
+        in_range("learning-rate", self.learning_rate, 0, 1000)
+        in_range("momentum", self.momentum, 0, 1)
+        in_range("weight-decay", self.weight_decay, 0, 10)
+
+
+@dataclass(frozen=True)
+class Model:
+    """The contrastive model: a backbone and what its algorithm puts around it."""
+
+    algorithm: Literal["simclr", "moco"] = "simclr"
+    architecture: str = "resnet18"
+    """resnet18, resnet34, resnet50, resnet101, resnet152 (3x3 stem for small images), convnet or mlp."""
+    temperature: float = 0.5
+    projection_dim: int = 128
+    queue_size: int = 4096
+    """MoCo: how many past keys serve as negatives."""
+    key_momentum: float = 0.99
+    """MoCo: how slowly the key encoder follows."""
+    norm_groups: int = 8
+    """MoCo: groups of a batch that are batch-normalised separately (ResNets)."""
+
+    def __post_init__(self) -> None:
+        check_name("algorithm", self.algorithm, ALGORITHMS)
+        check_name("architecture", self.architecture, ARCHITECTURES)
+        in_range("temperature", self.temperature, 1e-4, 100)
+        in_range("projection-dim", self.projection_dim, 1, 100_000)
+        in_range("queue-size", self.queue_size, 1, 10_000_000)
+        in_range("key-momentum", self.key_momentum, 0, 1)
+        in_range("norm-groups", self.norm_groups, 1, 1024)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images, and how they are split: validation first, the rest is trained on."""
+
+    name: str = "glyphs"
+    """glyphs, digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one sub-folder a class)."""
+    root: Path | None = None
+    """Where downloaded sets live (default: $MUC_DATA, else ./data)."""
+    image_size: int = 32
+    """Side length in pixels that images of a folder are brought to."""
+    validation_fraction: float = 0.1
+    train_limit: int | None = None
+    """Train on this many images only (drawn by the seed)."""
+
+    def __post_init__(self) -> None:
+        in_range("image-size", self.image_size, 4, 4096)
+        in_range("validation-fraction", self.validation_fraction, 0, 0.9)
+        if self.train_limit is not None:
+            in_range("train-limit", self.train_limit, 4, 10**9)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The linear probe behind RA, TA, UA and CMIA."""
+
+    epochs: int = 100
+    learning_rate: float = 1.0
+    momentum: float = 0.9
+    batch_size: int = 512
+    crop_padding: int = 4
+    """Random crops of the image padded by this many pixels, drawn anew each epoch."""
+    flip: float = 0.5
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where and how to compute; changes speed, not meaning."""
+
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda or cuda:N."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 on a GPU, float32 on CPU. Losses and normalisation are always float32."""
+    deterministic: bool = False
+    """Bit-reproducible on the same device, at some cost on a GPU (CPU runs always are)."""
+    threads: int | None = None
+    """CPU threads (default: all cores this process may use)."""
+    checkpoint_seconds: float = 60.0
+    """Save the state for resuming at least this often."""
+    tensorboard: bool = False
+    """Also write TensorBoard events (needs the extra 'tensorboard')."""
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """Everything that determines a pretrained encoder."""
+
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    views: Views = field(default_factory=Views)
+    optimisation: Optimisation = field(default_factory=Optimisation)
+    probe: Probe = field(default_factory=Probe)
+    seed: int = 0
+
+
+def recipe(data: str = "cifar10", algorithm: str = "simclr") -> Pretraining:
+    """The paper's settings; for the embedded sets small ones that memorise within a minute of CPU."""
+    check_name("algorithm", algorithm, ALGORITHMS)
+    paper = Pretraining(
+        data=Data(name=data),
+        model=Model(algorithm=algorithm, temperature=0.5 if algorithm == "simclr" else 0.1),  # type: ignore[arg-type]
+    )
+    if data not in ("glyphs", "digits"):
+        return paper
+    return replace(
+        paper,
+        data=replace(paper.data, train_limit=300 if data == "glyphs" else None, image_size=16),
+        model=replace(paper.model, architecture="mlp", queue_size=512),
+        # Letters and digits have a direction and no colour; crops below half the image leave nothing to recognise.
+        views=Views(min_scale=0.5, flip=0.0, saturation=0.0, hue=0.0, grayscale=0.0),
+        optimisation=Optimisation(epochs=500, batch_size=100, learning_rate=0.06),
+        probe=Probe(batch_size=100, crop_padding=1, flip=0.0),
+    )
+
+
+def in_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise unless low <= value <= high (which also catches NaN)."""
+    if not low <= value <= high:
+        raise UserError(f"{name} is {value}; give a number from {low:g} to {high:g}")
+
+
+def from_dict(kind: type[T], values: Any) -> T:
+    """Rebuild a (nested) settings dataclass from JSON; unknown and missing keys are errors, not guesses."""
+    if not isinstance(values, dict):
+        raise UserError(f"{kind.__name__} settings should be a JSON object, not {type(values).__name__}")
+    hints = get_type_hints(kind)
+    names = {f.name for f in fields(kind) if f.init}  # type: ignore[arg-type]
+    if unknown := sorted(set(values) - names):
+        raise UserError(f"{kind.__name__} settings have no '{unknown[0]}'; was the run made by a newer muc?")
+    return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
+
+
+def _restore(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint):
+        return from_dict(hint, value)  # type: ignore[arg-type]
+    if get_origin(hint) in (Union, UnionType):
+        return None if value is None else _restore(get_args(hint)[0], value)
+    if hint is Path:
+        return Path(value)
+    if hint is float and isinstance(value, int):
+        return float(value)
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,134 @@
+"""An image set in memory: uint8 pixels, labels, names; the form every source is brought to."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from muc.errors import UserError
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Training and test images, (n, c, h, w) uint8 with c = 1 or 3, and their labels."""
+
+    name: str
+    train: np.ndarray
+    train_labels: np.ndarray
+    test: np.ndarray
+    test_labels: np.ndarray
+    class_names: Sequence[str]
+    train_names: Sequence[str] = ()  # file names or captions, where the source has them
+    test_names: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for part, images, labels in (
+            ("training", self.train, self.train_labels),
+            ("test", self.test, self.test_labels),
+        ):
+            if images.ndim != 4 or images.dtype != np.uint8 or images.shape[1] not in (1, 3):
+                raise UserError(
+                    f"{self.name}: {part} images have shape {images.shape} and type {images.dtype}; "
+                    "expected (n, channels, height, width) uint8 with 1 or 3 channels"
+                )
+            if labels.shape != (len(images),):
+                raise UserError(
+                    f"{self.name}: {len(images)} {part} images but labels of shape {labels.shape}; give one label an image"
+                )
+        if self.train.shape[1:] != self.test.shape[1:]:
+            raise UserError(
+                f"{self.name}: training images are {self.train.shape[1:]} but test images {self.test.shape[1:]} "
+                "(channels, height, width); bring them to one size"
+            )
+        if self.train.shape[2] != self.train.shape[3]:
+            raise UserError(
+                f"{self.name}: images are {self.train.shape[2]}x{self.train.shape[3]} pixels; crop or resize them to squares"
+            )
+
+    @property
+    def channels(self) -> int:
+        return self.train.shape[1]
+
+    @property
+    def image_size(self) -> int:
+        return self.train.shape[2]
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of pixels and labels: a run refuses to go on with other data than it began with."""
+        state = sha256()
+        for array in (self.train, self.train_labels, self.test, self.test_labels):
+            state.update(f"{array.shape} {array.dtype}".encode())
+            state.update(np.ascontiguousarray(array).data)
+        return state.hexdigest()
+
+
+def from_labels(
+    name: str,
+    images: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str] = (),
+    class_names: Sequence[str] | None = None,
+    test_fraction: float = 0.2,
+) -> ImageSet:
+    """An image set from one labelled array: a fixed random part becomes the test set."""
+    if len(images) < 4:
+        raise UserError(f"{name} has {len(images)} images; at least 4 are needed to train and test on")
+    order = np.random.default_rng(0).permutation(len(images))
+    n_test = max(1, round(test_fraction * len(images)))
+    test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+    return ImageSet(
+        name=name,
+        train=images[train],
+        train_labels=labels[train],
+        test=images[test],
+        test_labels=labels[test],
+        class_names=class_names or [str(c) for c in range(int(labels.max()) + 1)],
+        train_names=[names[i] for i in train] if len(names) else (),
+        test_names=[names[i] for i in test] if len(names) else (),
+    )
+
+
+def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset") -> ImageSet:
+    """An image set from two PyTorch-style datasets of (image, label); images are PIL, arrays or tensors of one size."""
+    arrays: list[np.ndarray] = []
+    for part in (train, test):
+        pairs = [(to_pixels(image, f"{name}[{i}]"), int(label)) for i, (image, label) in enumerate(part)]
+        if len({image.shape for image, _ in pairs}) != 1:
+            raise UserError(f"{name}: images differ in shape (or there are none); resize them to one size")
+        arrays += [np.stack([image for image, _ in pairs]), np.array([label for _, label in pairs], dtype=np.int64)]
+    labels = np.concatenate([arrays[1], arrays[3]])
+    return ImageSet(name, *arrays, class_names=[str(c) for c in range(int(labels.max()) + 1)])
+
+
+def to_pixels(image: Any, name: str) -> np.ndarray:
+    """A PIL image (h, w, c), or an array or tensor (c, h, w) or (h, w), as (c, h, w) uint8."""
+    is_pil = hasattr(image, "getbands")
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = array[None]
+    elif is_pil:
+        array = array.transpose(2, 0, 1)
+    if array.ndim != 3 or array.shape[0] not in (1, 3):
+        raise UserError(f"{name} has shape {array.shape}; expected (1 or 3, height, width)")
+    return as_uint8(array, name)
+
+
+def as_uint8(array: np.ndarray, name: str) -> np.ndarray:
+    """uint8 as it is, floats in [0, 1] scaled; anything else is refused rather than guessed at."""
+    if array.dtype == np.uint8:
+        return array
+    if not np.issubdtype(array.dtype, np.floating):
+        raise UserError(f"{name} has type {array.dtype}; expected uint8, or floats from 0 to 1")
+    if not np.isfinite(array).all():
+        raise UserError(f"{name} holds NaN or infinite values; clean the data first")
+    if array.size and (array.min() < 0 or array.max() > 1):
+        raise UserError(f"{name} has values from {array.min():g} to {array.max():g}; expected uint8, or floats from 0 to 1")
+    return np.rint(array * 255).astype(np.uint8)

@@ -1,0 +1,108 @@
+"""Who is trained on and who is to be forgotten: splits from a seed, and deletion requests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from muc.config import Data, in_range
+from muc.data.images import ImageSet
+from muc.data.loader import MIN_RETAIN
+from muc.errors import UserError, check_name
+from muc.storage import Split
+
+
+def make_split(images: ImageSet, data: Data, seed: int) -> Split:
+    """A permutation seeded by the trial's seed: validation first, the rest is trained on, in that order."""
+    order = np.random.default_rng(seed).permutation(len(images.train))
+    n_validation = round(data.validation_fraction * len(order))
+    train = order[n_validation:]
+    if data.train_limit is not None:
+        train = train[: data.train_limit]
+    if len(train) < 2 + MIN_RETAIN:
+        raise UserError(f"{images.name} leaves {len(train)} images to train on; at least {2 + MIN_RETAIN} are needed")
+    return Split(seed=seed, validation=order[:n_validation], retain=train, unlearn=order[:0])
+
+
+@dataclass(frozen=True)
+class Request:
+    """A deletion request; give exactly one of the three."""
+
+    forget_fraction: float | None = None
+    """Forget this share of the training images (drawn by the split's seed)."""
+    forget: Path | None = None
+    """Forget the images a file lists: indices or file names, one a line."""
+    forget_class: str | None = None
+    """Forget a whole class, by name or number."""
+
+    def describe(self) -> str:
+        if self.forget_fraction is not None:
+            return f"{self.forget_fraction:.0%} of the training images"
+        return f"class {self.forget_class}" if self.forget_class is not None else f"the images listed in {self.forget}"
+
+
+def apply_request(split: Split, request: Request, images: ImageSet) -> Split:
+    """The split of a run that serves the request: what was trained on falls into retain and unlearn."""
+    given = [v for v in (request.forget_fraction, request.forget, request.forget_class) if v is not None]
+    if len(given) != 1:
+        raise UserError("say what to forget with exactly one of --forget-fraction, --forget and --forget-class")
+    if request.forget_fraction is not None:
+        in_range("forget-fraction", request.forget_fraction, 0, 0.95)
+        return forget_indices(split, split.retain[: round(request.forget_fraction * len(split.retain))])
+    if request.forget is not None:
+        return forget_indices(split, read_request(request.forget, images))
+    label = _class_index(str(request.forget_class), images.class_names)
+    return forget_indices(split, split.retain[images.train_labels[split.retain] == label])
+
+
+def forget_indices(split: Split, forget: Sequence[int] | np.ndarray) -> Split:
+    """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten."""
+    forget = np.asarray(forget, dtype=np.int64)
+    if len(forget) < 2:
+        raise UserError(f"the request names {len(forget)} trained images; at least 2 are needed, to compare them with each other")
+    values, counts = np.unique(forget, return_counts=True)
+    if (counts > 1).any():
+        raise UserError(f"the request names image {values[counts > 1][0]} more than once; list each image once")
+    if len(strangers := np.setdiff1d(forget, split.retain)):
+        raise UserError(
+            f"image {strangers[0]} is not among the {len(split.retain)} images this model was trained on; "
+            "split.json in the run folder lists them under 'retain'"
+        )
+    kept = split.retain[~np.isin(split.retain, forget)]
+    if len(kept) < MIN_RETAIN:
+        raise UserError(f"the request leaves {len(kept)} images to retain; at least {MIN_RETAIN} must stay")
+    return replace(split, retain=kept, unlearn=forget)
+
+
+def read_request(path: Path, images: ImageSet) -> np.ndarray:
+    """Indices or file names, one a line, as indices into the training images."""
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the request {path} ({error}); give a text file with one image a line") from None
+    if not lines:
+        raise UserError(f"the request {path} is empty; list one index or file name a line")
+    by_name = {name: i for i, name in enumerate(images.train_names)}
+    indices = []
+    for line in lines:
+        if line in by_name:
+            indices.append(by_name[line])
+        elif line.isdigit():
+            indices.append(int(line))
+        elif by_name:
+            check_name(f"image in {path}", line, by_name)
+        else:
+            raise UserError(f"'{line}' in {path} is not an index; {images.name} has no file names, so list whole numbers")
+        if indices[-1] >= len(images.train):
+            raise UserError(f"{path} names image {indices[-1]}, but {images.name} has images 0 to {len(images.train) - 1}")
+    return np.array(indices, dtype=np.int64)
+
+
+def _class_index(name: str, class_names: Sequence[str]) -> int:
+    if name in class_names:
+        return list(class_names).index(name)
+    if name.isdigit() and int(name) < len(class_names):
+        return int(name)
+    check_name("class", name, class_names)
+    raise AssertionError("unreachable: a valid name was found above")

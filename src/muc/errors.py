@@ -1,0 +1,18 @@
+"""The one exception whose message is meant for the person who typed the command."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(ValueError):
+    """Bad input: one sentence that names the value, what was expected, and the fix. The CLI exits with code 2."""
+
+
+def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
+    """Return `name` if it is one of `valid`; otherwise say which valid name was probably meant."""
+    names = sorted(valid)
+    if name in names:
+        return name
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(names)}")

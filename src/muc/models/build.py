@@ -1,0 +1,25 @@
+"""From settings to a model."""
+
+from muc.config import Model
+from muc.models.backbones import build_backbone
+from muc.models.contract import ContrastiveModel
+from muc.models.moco import MoCo
+from muc.models.simclr import SimCLR
+
+
+def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveModel:
+    """A freshly initialised model; seed torch before calling for a reproducible one."""
+    groups = settings.norm_groups if settings.algorithm == "moco" else 1
+    backbone, feature_dim = build_backbone(settings.architecture, channels, image_size, groups)
+    if settings.algorithm == "simclr":
+        return SimCLR(
+            backbone, feature_dim, projection_dim=settings.projection_dim, temperature=settings.temperature
+        )
+    return MoCo(
+        backbone,
+        feature_dim,
+        projection_dim=settings.projection_dim,
+        temperature=settings.temperature,
+        queue_size=settings.queue_size,
+        key_momentum=settings.key_momentum,
+    )

@@ -1,0 +1,87 @@
+"""MoCo: a slowly moving key encoder and a queue of past keys as negatives."""
+
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from muc import objectives
+from muc.models.contract import Batch, Contrast, ContrastiveModel
+
+
+class MoCo(ContrastiveModel):
+    """`backbone` is any module from images to (n, feature_dim) features; its weights are the query encoder's."""
+
+    queue: Tensor
+    queue_log_weight: Tensor
+    queue_position: Tensor
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        feature_dim: int,
+        *,
+        projection_dim: int = 128,
+        temperature: float = 0.1,
+        queue_size: int = 4096,
+        key_momentum: float = 0.99,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.temperature = temperature
+        self.key_momentum = key_momentum
+        self.projector = nn.Linear(feature_dim, projection_dim)
+        self.key_backbone = deepcopy(backbone).requires_grad_(False)
+        self.key_projector = deepcopy(self.projector).requires_grad_(False)
+        # Random directions, as in the original, until real keys have filled the queue.
+        self.register_buffer("queue", normalize(torch.randn(queue_size, projection_dim), dim=-1))
+        self.register_buffer("queue_log_weight", torch.zeros(queue_size))
+        self.register_buffer("queue_position", torch.zeros((), dtype=torch.long))
+        self._pending: tuple[Tensor, Tensor] | None = None
+
+    def projected(self, images: Tensor) -> Tensor:
+        return self.projector(self.backbone(images))
+
+    @torch.no_grad()
+    def _keys(self, images: Tensor) -> Tensor:
+        """Keys of shuffled rows, put back in order: batch-norm groups must not give a key's query away."""
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(len(images))).to(images.device)
+        keys = self.key_projector(self.key_backbone(images[order])).float()
+        return normalize(keys, dim=-1)[order.argsort()]
+
+    def contrast(self, batch: Batch) -> Contrast:
+        n, r, tau = len(batch.first), batch.n_retain, self.temperature
+        query = normalize(self.projected(batch.first).float(), dim=-1)
+        keys = self._keys(batch.second if batch.third is None else torch.cat([batch.second, batch.third]))
+        second, third = keys[:n], keys[n:]
+        self._pending = (second, batch.log_weight)
+        return Contrast(
+            n_retain=r,
+            positive=objectives.paired(query, second, tau),
+            negatives=objectives.queue_negatives(query, self.queue, tau, self.queue_log_weight),
+            within_forget=objectives.pairwise(query[r:], second[r:], tau),
+            third=None if batch.third is None else objectives.paired(query[r:], third, tau),
+            temperature=tau,
+        )
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Queue the step's keys and let the key encoder follow the query encoder."""
+        assert self._pending is not None, "after_step() needs a contrast() before it"
+        (keys, log_weight), self._pending = self._pending, None
+        size = len(self.queue)
+        slot = (self.queue_position + torch.arange(len(keys), device=keys.device)) % size
+        # A batch larger than the queue would write some slots twice; its last rows win.
+        keys, log_weight, slot = keys[-size:], log_weight[-size:], slot[-size:]
+        self.queue[slot] = keys
+        self.queue_log_weight[slot] = log_weight
+        self.queue_position.copy_((slot[-1] + 1) % size)
+        follow(self.key_backbone, self.backbone, self.key_momentum)
+        follow(self.key_projector, self.projector, self.key_momentum)
+
+
+def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
+    """Exponential moving average of the parameters; buffers (batch-norm statistics) are the slow module's own."""
+    slow_parameters, fast_parameters = list(slow.parameters()), list(fast.parameters())
+    torch._foreach_lerp_(slow_parameters, fast_parameters, 1 - momentum)

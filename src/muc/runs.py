@@ -1,0 +1,230 @@
+"""Runs on disk: begin, continue and read them. Every run executes from its folder alone, so beginning one and
+resuming one are the same thing."""
+
+import os
+import platform
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from muc import __version__, config
+from muc.data import ImageSet, Request, apply_request, load_images, make_split, plan_batches
+from muc.errors import UserError, check_name
+from muc.models import ContrastiveModel, build_model
+from muc.progress import meter
+from muc.runtime import Runtime, derive_seed
+from muc.storage import RunFolder, Split
+from muc.train import Training
+from muc.unlearn import METHODS, Method, Retrain
+
+
+def pretrain_run(
+    settings: config.Pretraining, out: Path, runtime: config.Runtime | None = None, force: bool = False
+) -> RunFolder:
+    """Train an encoder from scratch into a new run folder."""
+    images = load_images(settings.data)
+    run = RunFolder(out)
+    values = {
+        "kind": "pretrain",
+        "pretraining": asdict(settings),
+        "seed": settings.seed,
+        "data_sha256": images.digest,
+        "ancestry": [],
+    }
+    begin(run, values, make_split(images, settings.data, settings.seed), runtime, force)
+    return execute(run, images)
+
+
+def unlearn_run(
+    parent: RunFolder,
+    method: Method,
+    request: Request,
+    out: Path,
+    runtime: config.Runtime | None = None,
+    seed: int | None = None,
+    force: bool = False,
+) -> RunFolder:
+    """Serve a deletion request with one method, from a finished run into a new one."""
+    if parent.path.resolve() == Path(out).resolve():
+        raise UserError(f"--out {out} is the run to unlearn from; give another folder")
+    inherited, result = parent.config(), parent.result()
+    images = open_images(parent)
+    split = apply_request(parent.split(), request, images)
+    settings = pretraining_of(parent)
+    plan_batches(split.retain, split.unlearn, method.rows, settings.optimisation.batch_size, 0)  # refuse before writing
+    step = {"kind": inherited["kind"], "method": inherited.get("method"), "request": inherited.get("request")}
+    values = {
+        "kind": "unlearn",
+        "pretraining": inherited["pretraining"],
+        "seed": settings.seed if seed is None else seed,
+        "data_sha256": inherited["data_sha256"],
+        "method": {"name": method_name(method), **asdict(method)},
+        "request": {**asdict(request), "images": len(split.unlearn)},
+        "parent": {"path": os.path.relpath(parent.path, out), "model_sha256": result["model_sha256"]},
+        "ancestry": [*inherited["ancestry"], {**step, "model_sha256": result["model_sha256"]}],
+    }
+    run = RunFolder(out)
+    begin(run, values, split, runtime, force)
+    return execute(run, images)
+
+
+def resume_run(run: RunFolder) -> RunFolder:
+    """Continue an interrupted run; the result is the same as if it had not been."""
+    run.config()
+    if run.done:
+        raise UserError(f"the run {run} is finished; there is nothing to resume")
+    return execute(run)
+
+
+def begin(run: RunFolder, values: dict[str, Any], split: Split, runtime: config.Runtime | None, force: bool) -> None:
+    runtime = runtime or config.Runtime()
+    resolved = Runtime(runtime)
+    values = {**values, "runtime": asdict(runtime), "precision": resolved.precision}
+    run.create(values, environment(resolved), split, force)
+
+
+def environment(runtime: Runtime) -> dict[str, Any]:
+    """With what a result was made."""
+    return {
+        "muc": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "device": runtime.describe(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
+    """Train what the folder describes, from its last saved state if there is one, and finish it."""
+    values = run.config()
+    settings = pretraining_of(run)
+    runtime = Runtime(config.from_dict(config.Runtime, values["runtime"]))
+    images = images or open_images(run)
+    split = run.split()
+    method = method_of(run) or Retrain()
+    model = initial_model(run, method, images)
+    optimisation = optimisation_of(settings, method)
+    plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, values["seed"])
+    pixels = torch.from_numpy(images.train)
+    training = Training(model, method, pixels, plan, settings.views, optimisation, runtime, values["seed"])
+    if state := run.load_state():
+        training.restore(*state)
+    run.cut_metrics(training.epoch)
+    runtime.reset_peak_memory()
+    title = values["method"]["name"] if "method" in values else f"pretrain {settings.model.algorithm}"
+    with meter(title, optimisation.epochs) as progress, events(run, runtime) as log:
+        progress.start_at(training.epoch)
+
+        def report(line: dict[str, Any]) -> None:
+            line["images_per_second"] = round(line["epoch"] * plan.steps * (plan.n_retain + plan.n_forget) / line["seconds"])
+            run.append_metrics(line)
+            log(line)
+            terms = [k for k in line if k not in ("epoch", "learning_rate", "seconds", "images_per_second")]
+            progress.advance(note=" ".join(f"{k} {line[k]:.4f}" for k in terms) + f" · {line['images_per_second']:,} images/s")
+
+        training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
+    model.eval()
+    result = {"seconds": training.seconds, "peak_memory_bytes": runtime.peak_memory(), "epochs": optimisation.epochs}
+    run.finish(model.state_dict(), {"kind": values["kind"]}, result)
+    return run
+
+
+def events(run: RunFolder, runtime: Runtime):
+    """A function that sends an epoch's numbers to TensorBoard, or nowhere."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def open_log():
+        if not runtime.settings.tensorboard:
+            yield lambda line: None
+            return
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError("--tensorboard needs the extra: pip install 'muc[tensorboard]'") from None
+        writer = SummaryWriter(str(run.path / "tensorboard"))
+        try:
+            yield lambda line: [writer.add_scalar(k, v, line["epoch"]) for k, v in line.items() if k != "epoch"]
+        finally:
+            writer.close()
+
+    return open_log()
+
+
+def initial_model(run: RunFolder, method: Method, images: ImageSet) -> ContrastiveModel:
+    """Fresh weights from the seed, or the parent's."""
+    values = run.config()
+    model = fresh_model(pretraining_of(run), images, values["seed"])
+    if method.start == "pretrained":
+        parent = parent_of(run)
+        assert parent is not None, "only unlearning starts from a pretrained model, and it has a parent"
+        found = parent.result()["model_sha256"]
+        if found != values["parent"]["model_sha256"]:
+            raise UserError(f"{parent} changed since {run} began; start the unlearning again with another --out")
+        load_weights(model, parent)
+    return model
+
+
+def fresh_model(settings: config.Pretraining, images: ImageSet, seed: int) -> ContrastiveModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed("init", seed))
+        return build_model(settings.model, images.channels, images.image_size)
+
+
+def load_weights(model: ContrastiveModel, run: RunFolder) -> None:
+    try:
+        model.load_state_dict(run.load_model())
+    except RuntimeError as error:
+        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise UserError(f"the weights in {run} do not fit its architecture ({detail}); make the run again") from None
+
+
+def open_model(run: RunFolder, images: ImageSet) -> ContrastiveModel:
+    """A finished run's model, ready to embed."""
+    model = fresh_model(pretraining_of(run), images, 0)
+    load_weights(model, run)
+    return model.eval()
+
+
+def open_images(run: RunFolder) -> ImageSet:
+    """The run's data, which must be what it began with."""
+    settings = pretraining_of(run)
+    images = load_images(settings.data)
+    if images.digest != run.config()["data_sha256"]:
+        raise UserError(f"the data '{settings.data.name}' is not what {run} was made with; restore the original images")
+    return images
+
+
+def parent_of(run: RunFolder) -> RunFolder | None:
+    parent = run.config().get("parent")
+    return RunFolder(os.path.normpath(run.path / parent["path"])) if parent else None
+
+
+def pretraining_of(run: RunFolder) -> config.Pretraining:
+    return config.from_dict(config.Pretraining, run.config()["pretraining"])
+
+
+def method_of(run: RunFolder) -> Method | None:
+    values = run.config().get("method")
+    if values is None:
+        return None
+    name = check_name("method", values["name"], METHODS)
+    return config.from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"})
+
+
+def method_name(method: Method) -> str:
+    return next(name for name, kind in METHODS.items() if kind is type(method))
+
+
+def optimisation_of(settings: config.Pretraining, method: Method) -> config.Optimisation:
+    """The original's optimiser; unlearning has its own epochs and a constant learning rate."""
+    optimisation = settings.optimisation
+    if method.epochs is not None:
+        optimisation = replace(optimisation, epochs=method.epochs)
+    if method.learning_rate is not None:
+        optimisation = replace(optimisation, learning_rate=method.learning_rate)
+    return optimisation if method.start == "scratch" else replace(optimisation, schedule="constant")

@@ -1,0 +1,177 @@
+"""The one training loop: pretraining and every unlearning method go through it."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from muc import augment
+from muc.config import Optimisation, Views
+from muc.data.loader import BatchPlan
+from muc.errors import UserError
+from muc.models import Batch, ContrastiveModel
+from muc.runtime import Runtime
+from muc.unlearn import Method
+
+
+class Interrupted(Exception):
+    """Ctrl-C or a termination signal arrived; the state was saved."""
+
+
+class Training:
+    """One training in progress: what `state` returns at a step's end is all it takes to go on from there.
+
+    Randomness comes from two places only: the plan's rows (seed and epoch) and one generator for the views, whose
+    state is saved. So a run that was cut off ends with the same bits as one that was not.
+    """
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        method: Method,
+        images: Tensor,  # (n, c, h, w) uint8
+        plan: BatchPlan,
+        views: Views,
+        optimisation: Optimisation,
+        runtime: Runtime,
+        seed: int,
+    ) -> None:
+        self.model = model.to(runtime.device).train()
+        self.method, self.plan, self.views = method, plan, views
+        self.optimisation, self.runtime = optimisation, runtime
+        self.images = images.to(runtime.device)
+        self.generator = runtime.generator("views", seed)
+        self.log_weight = plan.log_weight().to(runtime.device)
+        self.optimiser = torch.optim.SGD(
+            [p for p in self.model.parameters() if p.requires_grad],
+            lr=optimisation.learning_rate,
+            momentum=optimisation.momentum,
+            weight_decay=optimisation.weight_decay,
+        )
+        self.epoch, self.step_of_epoch, self.seconds = 0, 0, 0.0
+        self.sums: dict[str, float | Tensor] = {}
+
+    def run(
+        self,
+        report: Callable[[dict[str, Any]], None] = lambda _: None,
+        save: Callable[[dict[str, Tensor], dict[str, Any]], None] | None = None,
+        save_every_seconds: float = math.inf,
+        tick: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Train to the end. `report` gets one line an epoch, `save` the state now and then, `tick` each step."""
+        begun = saved = time.monotonic()
+        earlier = self.seconds
+        with interrupts() as interrupted:
+            while self.epoch < self.optimisation.epochs:
+                rows = self.plan.epoch(self.epoch).to(self.runtime.device)
+                self._set_learning_rate()
+                while self.step_of_epoch < self.plan.steps:
+                    self._step(rows[self.step_of_epoch])
+                    self.step_of_epoch += 1
+                    self.seconds = earlier + time.monotonic() - begun
+                    stop = interrupted()
+                    if save and (stop or time.monotonic() - saved >= save_every_seconds):
+                        save(*self.state())
+                        saved = time.monotonic()
+                    if stop:
+                        raise Interrupted
+                    tick("")
+                line = self._close_epoch()
+                report(line)
+
+    def _set_learning_rate(self) -> None:
+        base, epochs = self.optimisation.learning_rate, self.optimisation.epochs
+        decay = 0.5 * (1 + math.cos(math.pi * self.epoch / epochs)) if self.optimisation.schedule == "cosine" else 1.0
+        for group in self.optimiser.param_groups:
+            group["lr"] = base * decay
+
+    def make_batch(self, rows: Tensor) -> Batch:
+        """Two fresh views of every row, and a third of the forget rows where the method asks for one."""
+        pixels = self.images[rows]
+        n, r = len(pixels), self.plan.n_retain
+        sources = [pixels, pixels] + ([pixels[r:]] if self.method.third_view else [])
+        made = augment.random_views(torch.cat(sources), pixels.shape[-1], self.views, self.generator)
+        return Batch(
+            first=made[:n],
+            second=made[n : 2 * n],
+            n_retain=r,
+            log_weight=self.log_weight,
+            epsilon=self.plan.epsilon,
+            third=made[2 * n :] if self.method.third_view else None,
+        )
+
+    def _step(self, rows: Tensor) -> None:
+        batch = self.make_batch(rows)
+        with self.runtime.autocast():
+            terms = self.method.loss(self.model, batch)
+        loss = torch.stack(list(terms.values())).sum()
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.model.after_step()
+        for name, value in terms.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value.detach().double()
+
+    def _close_epoch(self) -> dict[str, Any]:
+        terms = {name: float(total) / self.plan.steps for name, total in self.sums.items()}
+        loss = sum(terms.values())
+        if not math.isfinite(loss):
+            raise UserError(
+                f"training diverged in epoch {self.epoch + 1} (the loss is {loss}); "
+                f"give a smaller --learning-rate than {self.optimisation.learning_rate:g}"
+            )
+        self.epoch, self.step_of_epoch, self.sums = self.epoch + 1, 0, {}
+        rate = self.optimiser.param_groups[0]["lr"]
+        return {"epoch": self.epoch, "loss": loss, **terms, "learning_rate": rate, "seconds": round(self.seconds, 3)}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """-> (tensors, JSON) at the end of a step."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for i, parameter in enumerate(self.optimiser.param_groups[0]["params"]):
+            if (buffer := self.optimiser.state[parameter].get("momentum_buffer")) is not None:
+                tensors[f"momentum.{i}"] = buffer
+        tensors["generator"] = self.generator.get_state()
+        sums = {name: float(value) for name, value in self.sums.items()}
+        position = {"epoch": self.epoch, "step_of_epoch": self.step_of_epoch, "seconds": self.seconds, "sums": sums}
+        return tensors, position
+
+    def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
+        """Go back to where `state` was called."""
+        weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        self.model.load_state_dict(weights)
+        for i, parameter in enumerate(self.optimiser.param_groups[0]["params"]):
+            if f"momentum.{i}" in tensors:
+                self.optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{i}"].to(parameter.device)
+        self.generator.set_state(tensors["generator"])
+        self.epoch, self.step_of_epoch = position["epoch"], position["step_of_epoch"]
+        self.seconds, self.sums = position["seconds"], dict(position["sums"])
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """-> a function that says whether Ctrl-C or SIGTERM came. A second Ctrl-C stops at once, saving nothing."""
+    arrived: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def handle(number: int, _frame: Any) -> None:
+        arrived.append(number)
+        for kind in kinds:
+            signal.signal(kind, before[kind])
+
+    try:
+        for kind in kinds:
+            signal.signal(kind, handle)
+        yield lambda: bool(arrived)
+    finally:
+        for kind in kinds:
+            signal.signal(kind, before[kind])

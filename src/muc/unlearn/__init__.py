@@ -1,0 +1,30 @@
+"""The unlearning methods. A new one is a file beside these and a line here (docs/methods.md)."""
+
+from muc.unlearn.alignment_calibration import AlignmentCalibration
+from muc.unlearn.finetune import FineTune
+from muc.unlearn.gradient_ascent import GradientAscent
+from muc.unlearn.l1_sparsity import L1Sparsity
+from muc.unlearn.method import Method, Range
+from muc.unlearn.neggrad import NegGrad
+from muc.unlearn.retrain import Retrain
+
+METHODS: dict[str, type[Method]] = {
+    "retrain": Retrain,
+    "finetune": FineTune,
+    "gradient_ascent": GradientAscent,
+    "neggrad": NegGrad,
+    "l1_sparsity": L1Sparsity,
+    "alignment_calibration": AlignmentCalibration,
+}
+
+__all__ = [
+    "METHODS",
+    "AlignmentCalibration",
+    "FineTune",
+    "GradientAscent",
+    "L1Sparsity",
+    "Method",
+    "NegGrad",
+    "Range",
+    "Retrain",
+]

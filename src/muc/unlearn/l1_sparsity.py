@@ -1,0 +1,35 @@
+"""l1-sparsity: fine-tune towards sparse weights; a sparser model remembers less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from muc.config import in_range
+from muc.unlearn.method import Method, Range
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from muc.models import Batch, ContrastiveModel
+
+
+@dataclass(frozen=True)
+class L1Sparsity(Method):
+    """Fine-tune on the retained images with an l1 penalty on the weights."""
+
+    rows: ClassVar = "retain"
+    search: ClassVar = {"l1": Range(1e-6, 1e-3)}
+
+    l1: float = 1e-5
+    """Weight of the sum of absolute weights."""
+
+    def __post_init__(self) -> None:
+        in_range("l1", self.l1, 0, 1e6)
+
+    def loss(self, model: ContrastiveModel, batch: Batch) -> dict[str, Tensor]:
+        trained = (p for p in model.parameters() if p.requires_grad)
+        return {
+            "infonce": model.contrast(batch).infonce().mean(),
+            "l1": self.l1 * sum(p.abs().sum() for p in trained),
+        }
