@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 QUIET_SECONDS = 10.0
@@ -60,7 +60,7 @@ class Bar(Meter):
 
 
 @contextmanager
-def meter(title: str, total: int, unit: str = "epochs") -> Iterator[Meter]:
+def meter(title: str, total: int, unit: str = "epochs") -> Generator[Meter]:
     """A live bar where a person watches, lines where not."""
     progress = (Bar if sys.stderr.isatty() else Meter)(title, total, unit)
     try:

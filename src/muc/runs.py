@@ -120,11 +120,15 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
         progress.start_at(training.epoch)
 
         def report(line: dict[str, Any]) -> None:
-            line["images_per_second"] = round(line["epoch"] * plan.steps * (plan.n_retain + plan.n_forget) / line["seconds"])
+            line["images_per_second"] = round(
+                line["epoch"] * plan.steps * (plan.n_retain + plan.n_forget) / line["seconds"]
+            )
             run.append_metrics(line)
             log(line)
             terms = [k for k in line if k not in ("epoch", "learning_rate", "seconds", "images_per_second")]
-            progress.advance(note=" ".join(f"{k} {line[k]:.4f}" for k in terms) + f" · {line['images_per_second']:,} images/s")
+            progress.advance(
+                note=" ".join(f"{k} {line[k]:.4f}" for k in terms) + f" · {line['images_per_second']:,} images/s"
+            )
 
         training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
     model.eval()

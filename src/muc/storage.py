@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Generator[BinaryIO]:
     """Write a file beside `path`, flush it to disk, and only then put it in its place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
@@ -95,7 +95,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """-> (tensors, metadata) of a file that save_tensors wrote; any flipped bit is found."""
     from safetensors import SafetensorError, safe_open
 
-    damaged = UserError(f"{path} is damaged (its checksum does not match); restore it from a copy or make the run again")
+    damaged = UserError(
+        f"{path} is damaged (its checksum does not match); restore it from a copy or make the run again"
+    )
     if not path.is_file():
         raise UserError(f"{path} is missing; the run has no saved weights there")
     try:

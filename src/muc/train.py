@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -154,7 +154,7 @@ class Training:
 
 
 @contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
+def interrupts() -> Generator[Callable[[], bool]]:
     """-> a function that says whether Ctrl-C or SIGTERM came. A second Ctrl-C stops at once, saving nothing."""
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -130,5 +130,7 @@ def as_uint8(array: np.ndarray, name: str) -> np.ndarray:
     if not np.isfinite(array).all():
         raise UserError(f"{name} holds NaN or infinite values; clean the data first")
     if array.size and (array.min() < 0 or array.max() > 1):
-        raise UserError(f"{name} has values from {array.min():g} to {array.max():g}; expected uint8, or floats from 0 to 1")
+        raise UserError(
+            f"{name} has values from {array.min():g} to {array.max():g}; expected uint8, or floats from 0 to 1"
+        )
     return np.rint(array * 255).astype(np.uint8)

@@ -63,7 +63,9 @@ def plan_batches(
 ) -> BatchPlan:
     """Fix the batches' make-up. An epoch passes once over the retain rows (or the forget rows alone)."""
     if rows != "retain" and len(forget) < 2:
-        raise UserError(f"the request names {len(forget)} images; at least 2 are needed, to compare them with each other")
+        raise UserError(
+            f"the request names {len(forget)} images; at least 2 are needed, to compare them with each other"
+        )
     if rows != "forget" and len(retain) < MIN_RETAIN:
         raise UserError(f"the request leaves {len(retain)} images to retain; at least {MIN_RETAIN} must stay")
     if rows == "retain":

@@ -129,13 +129,17 @@ def _channels_first(array: np.ndarray, name: str) -> np.ndarray:
     elif array.ndim == 4 and array.shape[1] not in (1, 3) and array.shape[3] in (1, 3):
         array = array.transpose(0, 3, 1, 2)
     if array.ndim != 4 or array.shape[1] not in (1, 3):
-        raise UserError(f"{name} has shape {array.shape}; expected (n, height, width[, 1 or 3]) or (n, 1 or 3, height, width)")
+        raise UserError(
+            f"{name} has shape {array.shape}; expected (n, height, width[, 1 or 3]) or (n, 1 or 3, height, width)"
+        )
     return np.ascontiguousarray(as_uint8(array, name))
 
 
 def _labels(array: np.ndarray, name: str) -> np.ndarray:
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
-        raise UserError(f"{name} has shape {array.shape} and type {array.dtype}; expected one whole number >= 0 an image")
+        raise UserError(
+            f"{name} has shape {array.shape} and type {array.dtype}; expected one whole number >= 0 an image"
+        )
     return array.astype(np.int64)
 
 
@@ -155,9 +159,13 @@ def _read_tree(root: Path, class_names: list[str], size: int) -> tuple[np.ndarra
     paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
     if not paths:
         raise UserError(f"{root} holds no images ({', '.join(IMAGE_SUFFIXES)}); give a folder of images")
-    unknown = [p for p in paths if len(p.relative_to(root).parts) > 1 and p.relative_to(root).parts[0] not in class_names]
+    unknown = [
+        p for p in paths if len(p.relative_to(root).parts) > 1 and p.relative_to(root).parts[0] not in class_names
+    ]
     if unknown:
-        raise UserError(f"{unknown[0]} is of a class that has no training images; known classes: {', '.join(class_names)}")
+        raise UserError(
+            f"{unknown[0]} is of a class that has no training images; known classes: {', '.join(class_names)}"
+        )
     with ThreadPoolExecutor() as pool:
         images = np.stack(list(pool.map(lambda p: read_image(p, size), paths)))
     parts = [p.relative_to(root).parts for p in paths]

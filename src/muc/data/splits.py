@@ -60,7 +60,9 @@ def forget_indices(split: Split, forget: Sequence[int] | np.ndarray) -> Split:
     """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten."""
     forget = np.asarray(forget, dtype=np.int64)
     if len(forget) < 2:
-        raise UserError(f"the request names {len(forget)} trained images; at least 2 are needed, to compare them with each other")
+        raise UserError(
+            f"the request names {len(forget)} trained images; at least 2 are needed, to compare them with each other"
+        )
     values, counts = np.unique(forget, return_counts=True)
     if (counts > 1).any():
         raise UserError(f"the request names image {values[counts > 1][0]} more than once; list each image once")
@@ -93,9 +95,13 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
         elif by_name:
             check_name(f"image in {path}", line, by_name)
         else:
-            raise UserError(f"'{line}' in {path} is not an index; {images.name} has no file names, so list whole numbers")
+            raise UserError(
+                f"'{line}' in {path} is not an index; {images.name} has no file names, so list whole numbers"
+            )
         if indices[-1] >= len(images.train):
-            raise UserError(f"{path} names image {indices[-1]}, but {images.name} has images 0 to {len(images.train) - 1}")
+            raise UserError(
+                f"{path} names image {indices[-1]}, but {images.name} has images 0 to {len(images.train) - 1}"
+            )
     return np.array(indices, dtype=np.int64)
 
 

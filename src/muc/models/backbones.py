@@ -22,7 +22,9 @@ def small_image_resnet(architecture: str, channels: int = 3, norm_groups: int = 
     """torchvision's ResNet with a 3x3 stride-1 stem, no max-pool and no classifier."""
     from torchvision.models import resnet  # slow to import, and not needed for the small networks
 
-    norm: Callable[..., nn.Module] = partial(GroupedBatchNorm, groups=norm_groups) if norm_groups > 1 else nn.BatchNorm2d
+    norm: Callable[..., nn.Module] = (
+        partial(GroupedBatchNorm, groups=norm_groups) if norm_groups > 1 else nn.BatchNorm2d
+    )
     network = getattr(resnet, architecture)(weights=None, norm_layer=norm)
     feature_dim = network.fc.in_features
     network.conv1 = nn.Conv2d(channels, 64, kernel_size=3, stride=1, padding=1, bias=False)

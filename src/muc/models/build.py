@@ -12,9 +12,7 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
     groups = settings.norm_groups if settings.algorithm == "moco" else 1
     backbone, feature_dim = build_backbone(settings.architecture, channels, image_size, groups)
     if settings.algorithm == "simclr":
-        return SimCLR(
-            backbone, feature_dim, projection_dim=settings.projection_dim, temperature=settings.temperature
-        )
+        return SimCLR(backbone, feature_dim, projection_dim=settings.projection_dim, temperature=settings.temperature)
     return MoCo(
         backbone,
         feature_dim,

@@ -1,0 +1,51 @@
+"""Embedding images in batches: plain for the probe, many random views for alignment."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from muc import augment
+from muc.config import Views
+from muc.models import ContrastiveModel
+from muc.runtime import Runtime
+
+BATCH = 2048
+
+
+@torch.inference_mode()
+def embed(model: ContrastiveModel, pixels: Tensor, runtime: Runtime) -> Tensor:
+    """(n, c, h, w) uint8 -> (n, d) backbone features in evaluation mode."""
+    parts = [_features(model, augment.plain(part), runtime) for part in pixels.split(BATCH)]
+    return torch.cat(parts)
+
+
+@torch.inference_mode()
+def alignment(
+    model: ContrastiveModel,
+    pixels: Tensor,
+    views: Views,
+    runtime: Runtime,
+    seed: int,
+    n_views: int = 10,
+    projected: bool = False,
+) -> Tensor:
+    """(n,) mean cosine between all pairs of `n_views` random views of each image (45 pairs for 10 views).
+
+    Views depend on the seed alone: two models compared with one seed see the same pixels. With `projected` the
+    comparison is between what the contrastive loss sees instead of backbone features.
+    """
+    generator = runtime.generator("alignment", seed)
+    scores = []
+    for part in pixels.split(max(1, BATCH // n_views)):
+        made = augment.random_views(part.repeat_interleave(n_views, 0), part.shape[-1], views, generator)
+        features = _features(model, made, runtime, projected)
+        z = normalize(features, dim=-1).unflatten(0, (-1, n_views))
+        # The sum over all pairs of unit vectors is |sum z|^2; without the n equal ones, over the n (n - 1) others.
+        total = z.sum(dim=1).square().sum(dim=-1)
+        scores.append((total - n_views) / (n_views * (n_views - 1)))
+    return torch.cat(scores)
+
+
+def _features(model: ContrastiveModel, images: Tensor, runtime: Runtime, projected: bool = False) -> Tensor:
+    with runtime.autocast():
+        return (model.projected(images) if projected else model.features(images)).float()

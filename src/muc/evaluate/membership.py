@@ -1,0 +1,71 @@
+"""Membership inference: how well training images can be told from others, and what that says of those to forget.
+
+Pure functions on scores; higher scores mean "more like a member".
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import rankdata
+
+THRESHOLDS = np.linspace(0.0, 1.0, 501)
+
+
+def best_threshold(members: ArrayLike, others: ArrayLike) -> tuple[float, float]:
+    """-> (threshold, accuracy): of 501 points on [0, 1] the first that tells members (>=) from others best."""
+    members, others = np.sort(np.asarray(members)), np.sort(np.asarray(others))
+    hit = 1 - np.searchsorted(members, THRESHOLDS, side="left") / len(members)
+    rejected = np.searchsorted(others, THRESHOLDS, side="left") / len(others)
+    accuracy = (hit * len(members) + rejected * len(others)) / (len(members) + len(others))
+    best = int(accuracy.argmax())
+    return float(THRESHOLDS[best]), float(accuracy[best])
+
+
+def threshold_curve(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> list[dict[str, float]]:
+    """Attack accuracy and EMIA at every threshold: shows how flat the first is where the second moves."""
+    members, others, unlearned = (np.asarray(a) for a in (members, others, unlearned))
+    return [
+        {
+            "threshold": float(t),
+            "accuracy": float(((members >= t).sum() + (others < t).sum()) / (len(members) + len(others))),
+            "emia": float(100 * (unlearned < t).mean()),
+        }
+        for t in THRESHOLDS
+    ]
+
+
+def auc(members: ArrayLike, others: ArrayLike) -> float:
+    """The chance that a random member scores higher than a random other image (ties count half)."""
+    members, others = np.asarray(members), np.asarray(others)
+    ranks = rankdata(np.concatenate([members, others]))[: len(members)]
+    return float((ranks.sum() - len(members) * (len(members) + 1) / 2) / (len(members) * len(others)))
+
+
+def tpr_at_fpr(members: ArrayLike, others: ArrayLike, fpr: float = 0.01) -> float:
+    """Share of members found by the lowest threshold that takes at most `fpr` of the others for members."""
+    members, others = np.asarray(members), np.sort(np.asarray(others))
+    allowed = int(np.floor(fpr * len(others)))
+    threshold = others[len(others) - 1 - allowed]
+    return float((members > threshold).mean())
+
+
+def emia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> dict[str, float]:
+    """The encoder attack on alignment scores: % of the unlearned taken for non-members, and how good the attack is."""
+    threshold, accuracy = best_threshold(members, others)
+    return {
+        "EMIA": float(100 * (np.asarray(unlearned) < threshold).mean()),
+        "EMIA_threshold": threshold,
+        "EMIA_accuracy": 100 * accuracy,
+        "EMIA_AUC": auc(members, others),
+        "EMIA_TPR_at_1_FPR": 100 * tpr_at_fpr(members, others),
+    }
+
+
+def cmia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> float:
+    """The classifier attack on the true class's confidence: % of the unlearned an RBF-SVM takes for non-members."""
+    from sklearn.svm import SVC
+
+    members, others, unlearned = (np.asarray(a, dtype=np.float64) for a in (members, others, unlearned))
+    scores = np.concatenate([members, others])[:, None]
+    labels = np.concatenate([np.ones(len(members)), np.zeros(len(others))])
+    attack = SVC(C=3.0, kernel="rbf", gamma="auto").fit(scores, labels)
+    return float(100 * (attack.predict(unlearned[:, None]) == 0).mean())
