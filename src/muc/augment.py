@@ -4,6 +4,7 @@ Drawing the parameters and applying them are separate, so that each operation ca
 for the same parameters. Shapes never depend on what was drawn: nothing here forces a GPU to wait for the host.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -47,8 +48,8 @@ def draw(n: int, height: int, width: int, views: Views, generator: Generator) ->
     )
 
 
-def _draw_boxes(n: int, height: int, width: int, min_scale: float, uniform) -> Tensor:
-    """Crops of min_scale to 1 of the area and 3:4 to 4:3 in shape; the first of ten tries that fits, else everything."""
+def _draw_boxes(n: int, height: int, width: int, min_scale: float, uniform: Callable[..., Tensor]) -> Tensor:
+    """Crops of min_scale to 1 of the area and 3:4 to 4:3 in shape; the first of ten tries that fits, else all."""
     area = height * width * uniform(n, CROP_ATTEMPTS, low=min_scale)
     log_ratio = torch.log(torch.tensor(4 / 3)).item()
     ratio = uniform(n, CROP_ATTEMPTS, low=-log_ratio, high=log_ratio).exp()
@@ -63,7 +64,7 @@ def _draw_boxes(n: int, height: int, width: int, min_scale: float, uniform) -> T
     return torch.cat([top, left, h, w], dim=1)
 
 
-def _draw_orders(n: int, uniform) -> Tensor:
+def _draw_orders(n: int, uniform: Callable[..., Tensor]) -> Tensor:
     """Random orders of the four jitters in which hue comes first, second, third and last equally often.
 
     Balancing hue's place over the batch (in random rows) costs nothing in randomness an image sees, and lets
@@ -188,7 +189,7 @@ def plain(images: Tensor) -> Tensor:
 
 
 def random_shifts(images: Tensor, padding: int, flip: float, generator: Generator) -> Tensor:
-    """(n, c, h, w) uint8, same out: each image shifted by up to `padding` pixels over black, flipped with chance `flip`."""
+    """(n, c, h, w) uint8 -> the same, each image shifted by up to `padding` pixels over black, and maybe flipped."""
     n, c, h, w = images.shape
     device = images.device
     padded = torch.nn.functional.pad(images, (padding,) * 4)

@@ -6,7 +6,7 @@ Nothing here imports torch: the command line shows every default without paying 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from muc.errors import UserError, check_name
 
@@ -113,6 +113,23 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Request:
+    """A deletion request; give exactly one of the three."""
+
+    forget_fraction: float | None = None
+    """Forget this share of the training images (drawn by the split's seed)."""
+    forget: Path | None = None
+    """Forget the images a file lists: indices or file names, one a line."""
+    forget_class: str | None = None
+    """Forget a whole class, by name or number."""
+
+    def describe(self) -> str:
+        if self.forget_fraction is not None:
+            return f"{self.forget_fraction:.0%} of the training images"
+        return f"class {self.forget_class}" if self.forget_class is not None else f"the images listed in {self.forget}"
+
+
+@dataclass(frozen=True)
 class Probe:
     """The linear probe behind RA, TA, UA and CMIA."""
 
@@ -160,7 +177,7 @@ def recipe(data: str = "cifar10", algorithm: str = "simclr") -> Pretraining:
     check_name("algorithm", algorithm, ALGORITHMS)
     paper = Pretraining(
         data=Data(name=data),
-        model=Model(algorithm=algorithm, temperature=0.5 if algorithm == "simclr" else 0.1),  # type: ignore[arg-type]
+        model=Model(algorithm, temperature=0.5) if algorithm == "simclr" else Model("moco", temperature=0.1),
     )
     if data not in ("glyphs", "digits"):
         return paper
@@ -186,7 +203,7 @@ def from_dict(kind: type[T], values: Any) -> T:
     if not isinstance(values, dict):
         raise UserError(f"{kind.__name__} settings should be a JSON object, not {type(values).__name__}")
     hints = get_type_hints(kind)
-    names = {f.name for f in fields(kind) if f.init}  # type: ignore[arg-type]
+    names = {f.name for f in fields(cast(Any, kind))}
     if unknown := sorted(set(values) - names):
         raise UserError(f"{kind.__name__} settings have no '{unknown[0]}'; was the run made by a newer muc?")
     return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
@@ -194,7 +211,7 @@ def from_dict(kind: type[T], values: Any) -> T:
 
 def _restore(hint: Any, value: Any) -> Any:
     if is_dataclass(hint):
-        return from_dict(hint, value)  # type: ignore[arg-type]
+        return from_dict(cast(type, hint), value)
     if get_origin(hint) in (Union, UnionType):
         return None if value is None else _restore(get_args(hint)[0], value)
     if hint is Path:

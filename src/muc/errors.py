@@ -16,3 +16,9 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(names)}")
+
+
+class Interrupted(Exception):
+    """Ctrl-C or a termination signal arrived during a run; its state was saved."""
+
+    run: str = ""

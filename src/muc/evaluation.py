@@ -1,15 +1,15 @@
 """Evaluating runs on disk: one record per run, in the form that reports read."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from muc import config, runs
 from muc.errors import UserError
 from muc.evaluate.gaps import gaps
 from muc.evaluate.white_box import evaluate
+from muc.progress import meter
 from muc.runtime import Runtime
-from muc.storage import FORMAT_VERSION, RunFolder, read_json, write_json
-
-RECORD = "evaluation.json"
+from muc.storage import FORMAT_VERSION, RunFolder
 
 
 def evaluate_runs(
@@ -19,23 +19,42 @@ def evaluate_runs(
 
     The original model may be among the runs: it is judged on the request of the others.
     """
-    order = ([against] if against else []) + [
-        r for r in evaluated if not against or r.path.resolve() != against.path.resolve()
-    ]
-    served = next((r for r in order if r.config()["kind"] == "unlearn"), None)
-    if served is None:
-        raise UserError(
-            f"none of the runs serves a request ({order[0]} is a pretrained model); evaluate an unlearned run"
-        )
+    others = [run for run in evaluated if not against or run.path.resolve() != against.path.resolve()]
+    order = [against, *others] if against else others
+    served = find_served(order)
     for run in order:
         check_comparable(run, served)
     resolved = Runtime(runtime)
-    records = [record_of(run, served, resolved) for run in order]
+    records: list[dict[str, Any]] = []
+    with meter("evaluate", len(order), "runs") as progress:
+        for run in order:
+            records.append(record_of(run, served, resolved))
+            progress.advance(note=str(run))
     for run, record in zip(order, records, strict=True):
         record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else None
         record["against"] = str(against) if against else None
-        write_json(run.path / RECORD, record)
+        # The original can be judged on many requests: what is known of it goes beside the run that serves this one.
+        if is_original(run, served):
+            served.write_record(record, of_original=True)
+        else:
+            run.write_record(record)
     return records
+
+
+def find_served(order: list[RunFolder]) -> RunFolder:
+    """A run that serves the request all are judged on: one whose original is not an unlearned run among the others."""
+    unlearned = [run for run in order if run.config()["kind"] == "unlearn"]
+    if not unlearned:
+        raise UserError(
+            f"none of the runs serves a request ({order[0]} is a pretrained model); evaluate an unlearned run"
+        )
+    return next((run for run in unlearned if not any(is_original(run, other) for other in unlearned)), unlearned[0])
+
+
+def is_original(run: RunFolder, served: RunFolder) -> bool:
+    """Whether `run` is the model that `served` was unlearned from."""
+    parent = runs.parent_of(served)
+    return parent is not None and parent.path.resolve() == run.path.resolve()
 
 
 def check_comparable(run: RunFolder, served: RunFolder) -> None:
@@ -43,27 +62,35 @@ def check_comparable(run: RunFolder, served: RunFolder) -> None:
     run.result()
     if run.config()["data_sha256"] != served.config()["data_sha256"]:
         raise UserError(f"{run} and {served} were made with different data; evaluate runs of one data set together")
-    a, b = run.split(), served.split()
-    if run.config()["kind"] == "unlearn" and sorted(a.unlearn) != sorted(b.unlearn):
-        raise UserError(f"{run} and {served} forget different images; evaluate runs of one request together")
+    if not is_original(run, served) and sorted(run.split().unlearn) != sorted(served.split().unlearn):
+        raise UserError(f"{run} and {served} do not serve the same request; evaluate runs of one request together")
+
+
+def judge(
+    run: RunFolder, served: RunFolder, runtime: Runtime, held_out: Literal["test", "validation"] = "test"
+) -> dict[str, Any]:
+    """All metrics of a run on the request that `served` serves; a search looks at validation instead of test images."""
+    images, split = runs.open_images(run), served.split()
+    original = runs.parent_of(served)
+    assert original is not None, "a run that serves a request has a parent"
+    model, before = runs.open_model(run, images), runs.open_model(original, images)
+    if held_out == "validation":
+        rows = split.validation
+        images = replace(images, test=images.train[rows], test_labels=images.train_labels[rows], test_names=())
+    return evaluate(model, before, images, split, runs.pretraining_of(run), runtime, seed=split.seed)
 
 
 def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, Any]:
     """What is known of one run. `served` names the request that it is judged on."""
-    values, settings, split = run.config(), runs.pretraining_of(run), served.split()
-    images = runs.open_images(run)
-    original = runs.parent_of(served)
-    assert original is not None, "a run that serves a request has a parent"
-    model = runs.open_model(run, images)
-    metrics = evaluate(model, runs.open_model(original, images), images, split, settings, runtime, seed=split.seed)
+    values, settings, split, result = run.config(), runs.pretraining_of(run), served.split(), run.result()
+    metrics = judge(run, served, runtime)
     per_sample = metrics.pop("per_sample")
-    result = run.result()
-    metrics["RTE_minutes"] = result["seconds"] / 60
-    metrics["peak_memory_GB"] = None if result["peak_memory_bytes"] is None else result["peak_memory_bytes"] / 1e9
+    peak = result["peak_memory_bytes"]
+    metrics |= {"RTE_minutes": result["seconds"] / 60, "peak_memory_GB": None if peak is None else peak / 1e9}
     return {
         "format_version": FORMAT_VERSION,
         "run": str(run),
-        "method": values["method"]["name"] if values["kind"] == "unlearn" else "pretrain",
+        "method": "pretrain" if is_original(run, served) else values["method"]["name"],
         "data": settings.data.name,
         "algorithm": settings.model.algorithm,
         "architecture": settings.model.architecture,
@@ -78,10 +105,3 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
         "gaps": None,
         "per_sample": per_sample,
     }
-
-
-def read_record(run: RunFolder) -> dict[str, Any]:
-    path = run.path / RECORD
-    if not path.exists():
-        raise UserError(f"{run} has not been evaluated; first: muc evaluate {run} --against RETRAIN_RUN")
-    return read_json(path)

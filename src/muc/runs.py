@@ -4,15 +4,20 @@ resuming one are the same thing."""
 import os
 import platform
 import time
-from dataclasses import asdict, replace
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from muc import __version__, config
-from muc.data import ImageSet, Request, apply_request, load_images, make_split, plan_batches
-from muc.errors import UserError, check_name
+from muc.config import Request
+from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
+from muc.errors import Interrupted, UserError, check_name
+from muc.evaluate.features import embed
 from muc.models import ContrastiveModel, build_model
 from muc.progress import meter
 from muc.runtime import Runtime, derive_seed
@@ -130,33 +135,35 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
                 note=" ".join(f"{k} {line[k]:.4f}" for k in terms) + f" · {line['images_per_second']:,} images/s"
             )
 
-        training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
+        try:
+            training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
+        except Interrupted as stop:
+            stop.run = str(run)
+            raise
     model.eval()
     result = {"seconds": training.seconds, "peak_memory_bytes": runtime.peak_memory(), "epochs": optimisation.epochs}
     run.finish(model.state_dict(), {"kind": values["kind"]}, result)
     return run
 
 
-def events(run: RunFolder, runtime: Runtime):
+@contextmanager
+def events(run: RunFolder, runtime: Runtime) -> Generator[Callable[[dict[str, Any]], None]]:
     """A function that sends an epoch's numbers to TensorBoard, or nowhere."""
-    from contextlib import contextmanager
+    if not runtime.settings.tensorboard:
+        yield lambda line: None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs the extra: pip install 'muc[tensorboard]'") from None
+    with SummaryWriter(str(run.path / "tensorboard")) as writer:
 
-    @contextmanager
-    def open_log():
-        if not runtime.settings.tensorboard:
-            yield lambda line: None
-            return
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError("--tensorboard needs the extra: pip install 'muc[tensorboard]'") from None
-        writer = SummaryWriter(str(run.path / "tensorboard"))
-        try:
-            yield lambda line: [writer.add_scalar(k, v, line["epoch"]) for k, v in line.items() if k != "epoch"]
-        finally:
-            writer.close()
+        def log(line: dict[str, Any]) -> None:
+            for name, value in line.items():
+                if name != "epoch":
+                    writer.add_scalar(name, value, line["epoch"])
 
-    return open_log()
+        yield log
 
 
 def initial_model(run: RunFolder, method: Method, images: ImageSet) -> ContrastiveModel:
@@ -192,6 +199,26 @@ def open_model(run: RunFolder, images: ImageSet) -> ContrastiveModel:
     model = fresh_model(pretraining_of(run), images, 0)
     load_weights(model, run)
     return model.eval()
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """A finished run behind the black-box interface: uint8 images in, backbone features out, nothing else."""
+
+    model: ContrastiveModel
+    runtime: Runtime
+    views: config.Views
+    input_shape: tuple[int, int]  # channels, side length
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        return embed(self.model, torch.from_numpy(images).to(self.runtime.device), self.runtime).cpu().numpy()
+
+
+def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder:
+    """What a data owner may query of a run."""
+    images, runtime = open_images(run), Runtime(settings)
+    model = open_model(run, images).to(runtime.device)
+    return Embedder(model, runtime, pretraining_of(run).views, (images.channels, images.image_size))
 
 
 def open_images(run: RunFolder) -> ImageSet:

@@ -9,6 +9,7 @@ A run folder is complete and describes itself:
     state.safetensors   everything needed to go on (until the run is done)
     model.safetensors   the result
     result.json         written last: its presence means the run is done
+    evaluation.json     what `muc evaluate` found (original.json: of the original, on the same request)
 """
 
 import json
@@ -27,6 +28,7 @@ import numpy as np
 from muc.errors import UserError
 
 FORMAT_VERSION = 1
+RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
 
 
 @contextmanager
@@ -254,3 +256,15 @@ class RunFolder:
             except json.JSONDecodeError:
                 break  # killed while writing it
         return lines
+
+    def write_record(self, record: dict[str, Any], of_original: bool = False) -> None:
+        """Keep an evaluation: of this run, or of the original on the request that this run serves."""
+        write_json(self.path / (ORIGINAL_RECORD if of_original else RECORD), record)
+
+    def records(self) -> list[dict[str, Any]]:
+        """What `muc evaluate` left here: the original's record, if it was evaluated too, and the run's own."""
+        self.config()
+        paths = [path for name in (ORIGINAL_RECORD, RECORD) if (path := self.path / name).exists()]
+        if not paths:
+            raise UserError(f"{self} has not been evaluated; first: muc evaluate {self} --against RETRAIN_RUN")
+        return [read_json(path) for path in paths]

@@ -14,14 +14,10 @@ from torch import Tensor
 from muc import augment
 from muc.config import Optimisation, Views
 from muc.data.loader import BatchPlan
-from muc.errors import UserError
+from muc.errors import Interrupted, UserError
 from muc.models import Batch, ContrastiveModel
 from muc.runtime import Runtime
 from muc.unlearn import Method
-
-
-class Interrupted(Exception):
-    """Ctrl-C or a termination signal arrived; the state was saved."""
 
 
 class Training:
@@ -62,9 +58,8 @@ class Training:
         report: Callable[[dict[str, Any]], None] = lambda _: None,
         save: Callable[[dict[str, Tensor], dict[str, Any]], None] | None = None,
         save_every_seconds: float = math.inf,
-        tick: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Train to the end. `report` gets one line an epoch, `save` the state now and then, `tick` each step."""
+        """Train to the end. `report` gets one line an epoch, `save` the state now and then."""
         begun = saved = time.monotonic()
         earlier = self.seconds
         with interrupts() as interrupted:
@@ -81,7 +76,6 @@ class Training:
                         saved = time.monotonic()
                     if stop:
                         raise Interrupted
-                    tick("")
                 line = self._close_epoch()
                 report(line)
 

@@ -3,12 +3,11 @@
 from muc.data.images import ImageSet, from_dataset
 from muc.data.loader import BatchPlan, plan_batches
 from muc.data.sources import load_images
-from muc.data.splits import Request, apply_request, forget_indices, make_split
+from muc.data.splits import apply_request, forget_indices, make_split
 
 __all__ = [
     "BatchPlan",
     "ImageSet",
-    "Request",
     "apply_request",
     "forget_indices",
     "from_dataset",

@@ -36,7 +36,8 @@ class ImageSet:
                 )
             if labels.shape != (len(images),):
                 raise UserError(
-                    f"{self.name}: {len(images)} {part} images but labels of shape {labels.shape}; give one label an image"
+                    f"{self.name}: {len(images)} {part} images but labels of shape {labels.shape}; "
+                    "give one label an image"
                 )
         if self.train.shape[1:] != self.test.shape[1:]:
             raise UserError(
@@ -45,7 +46,8 @@ class ImageSet:
             )
         if self.train.shape[2] != self.train.shape[3]:
             raise UserError(
-                f"{self.name}: images are {self.train.shape[2]}x{self.train.shape[3]} pixels; crop or resize them to squares"
+                f"{self.name}: images are {self.train.shape[2]}x{self.train.shape[3]} pixels; "
+                "crop or resize them to squares"
             )
 
     @property

@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def data_root(settings: Data) -> Path:
 
 
 def load_digits() -> ImageSet:
-    """scikit-learn's 1,797 handwritten digits, 8x8. Hardly memorised (docs/log.md): for quick checks, not for stories."""
+    """scikit-learn's 1,797 handwritten digits, 8x8. Hardly memorised (docs/log.md): for quick checks only."""
     from sklearn.datasets import load_digits as sklearn_digits
 
     digits: Any = sklearn_digits()
@@ -144,7 +145,7 @@ def _labels(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def load_folder(folder: Path, size: int) -> ImageSet:
-    """FOLDER/CLASS/*.png, or FOLDER/train/CLASS/* and FOLDER/test/CLASS/*; a fifth is held out where there is no test."""
+    """FOLDER/CLASS/*.png, or FOLDER/train/CLASS/* and FOLDER/test/CLASS/*; without test, a fifth is held out."""
     split = all((folder / part).is_dir() for part in ("train", "test"))
     root = folder / "train" if split else folder
     class_names = sorted(p.name for p in root.iterdir() if p.is_dir()) or ["all"]
@@ -189,3 +190,16 @@ def read_image(path: Path, size: int, channels: int = 3) -> np.ndarray:
         raise UserError(f"{path} is not a readable image ({error}); repair or remove it") from None
     array = np.asarray(fitted)
     return array.transpose(2, 0, 1) if channels == 3 else array[None]
+
+
+def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[np.ndarray, list[str]]:
+    """A data owner's picture files (folders are looked into), as (n, channels, size, size) uint8, and their names."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"there is no image '{path}'; give picture files or a folder of them")
+        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES) if path.is_dir() else [path]
+        if not inside:
+            raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
+        found += inside
+    return np.stack([read_image(path, size, channels) for path in found]), [path.name for path in found]

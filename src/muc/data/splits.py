@@ -1,12 +1,12 @@
 """Who is trained on and who is to be forgotten: splits from a seed, and deletion requests."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from muc.config import Data, in_range
+from muc.config import Data, Request, in_range
 from muc.data.images import ImageSet
 from muc.data.loader import MIN_RETAIN
 from muc.errors import UserError, check_name
@@ -23,23 +23,6 @@ def make_split(images: ImageSet, data: Data, seed: int) -> Split:
     if len(train) < 2 + MIN_RETAIN:
         raise UserError(f"{images.name} leaves {len(train)} images to train on; at least {2 + MIN_RETAIN} are needed")
     return Split(seed=seed, validation=order[:n_validation], retain=train, unlearn=order[:0])
-
-
-@dataclass(frozen=True)
-class Request:
-    """A deletion request; give exactly one of the three."""
-
-    forget_fraction: float | None = None
-    """Forget this share of the training images (drawn by the split's seed)."""
-    forget: Path | None = None
-    """Forget the images a file lists: indices or file names, one a line."""
-    forget_class: str | None = None
-    """Forget a whole class, by name or number."""
-
-    def describe(self) -> str:
-        if self.forget_fraction is not None:
-            return f"{self.forget_fraction:.0%} of the training images"
-        return f"class {self.forget_class}" if self.forget_class is not None else f"the images listed in {self.forget}"
 
 
 def apply_request(split: Split, request: Request, images: ImageSet) -> Split:

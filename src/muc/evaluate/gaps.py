@@ -19,3 +19,19 @@ def gaps(metrics: Mapping[str, float], retrain: Mapping[str, float]) -> dict[str
         "AG_classifier": sum(classifier) / len(classifier),
         "AGP": 100 * sum(ratios) / len(ratios) if ratios else float("nan"),
     }
+
+
+def gaps_to_held_out(metrics: Mapping[str, float], original: Mapping[str, float]) -> dict[str, float]:
+    """Gaps where nobody has retrained: a stand-in for Retrain that needs no training.
+
+    A perfectly unlearned model treats the images to forget as it treats images it never saw (EMIA, UA, CMIA of
+    held-out images), and all others as the original did (RA, TA).
+    """
+    reference = {
+        "EMIA": metrics["held_out_EMIA"],
+        "RA": original["RA"],
+        "TA": original["TA"],
+        "UA": metrics["held_out_accuracy"],
+        "CMIA": metrics["held_out_CMIA"],
+    }
+    return gaps(metrics, reference)

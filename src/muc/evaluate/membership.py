@@ -48,11 +48,12 @@ def tpr_at_fpr(members: ArrayLike, others: ArrayLike, fpr: float = 0.01) -> floa
     return float((members > threshold).mean())
 
 
-def emia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> dict[str, float]:
+def emia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike, held_out: ArrayLike) -> dict[str, float]:
     """The encoder attack on alignment scores: % of the unlearned taken for non-members, and how good the attack is."""
     threshold, accuracy = best_threshold(members, others)
     return {
         "EMIA": float(100 * (np.asarray(unlearned) < threshold).mean()),
+        "held_out_EMIA": float(100 * (np.asarray(held_out) < threshold).mean()),
         "EMIA_threshold": threshold,
         "EMIA_accuracy": 100 * accuracy,
         "EMIA_AUC": auc(members, others),
@@ -60,12 +61,16 @@ def emia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> dict[st
     }
 
 
-def cmia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> float:
+def cmia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike, held_out: ArrayLike) -> dict[str, float]:
     """The classifier attack on the true class's confidence: % of the unlearned an RBF-SVM takes for non-members."""
     from sklearn.svm import SVC
 
-    members, others, unlearned = (np.asarray(a, dtype=np.float64) for a in (members, others, unlearned))
+    members, others = np.asarray(members, dtype=np.float64), np.asarray(others, dtype=np.float64)
     scores = np.concatenate([members, others])[:, None]
     labels = np.concatenate([np.ones(len(members)), np.zeros(len(others))])
     attack = SVC(C=3.0, kernel="rbf", gamma="auto").fit(scores, labels)
-    return float(100 * (attack.predict(unlearned[:, None]) == 0).mean())
+
+    def rejected(confidence: ArrayLike) -> float:
+        return float(100 * (attack.predict(np.asarray(confidence, dtype=np.float64)[:, None]) == 0).mean())
+
+    return {"CMIA": rejected(unlearned), "held_out_CMIA": rejected(held_out)}

@@ -1,5 +1,6 @@
 """All white-box metrics of one model: what its owner can know, with weights, data and labels at hand."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,18 @@ from muc.evaluate import membership
 from muc.evaluate.features import alignment, embed
 from muc.evaluate.probe import confidences, train_probe
 from muc.models import ContrastiveModel
-from muc.runtime import Runtime
+from muc.runtime import Runtime, derive_seed
 from muc.storage import Split
 
 MEMBERS = 10_000  # at most so many members and as many non-members make up an attack's training data
+
+
+@dataclass(frozen=True)
+class Part:
+    """One set of images on the device."""
+
+    pixels: Tensor
+    labels: Tensor
 
 
 def evaluate(
@@ -27,58 +36,67 @@ def evaluate(
     runtime: Runtime,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """FS, EMIA, RA, TA, UA, CMIA and what stands behind them; `before` is the model before unlearning."""
+    """FS, EMIA, RA, TA, UA, CMIA and what stands behind them; `before` is the model before unlearning.
+
+    "held_out" metrics are what EMIA, UA and CMIA are for validation images, which no model ever saw.
+    """
     model, before = model.to(runtime.device).eval(), before.to(runtime.device).eval()
-
-    def pixels(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(runtime.device)
-
-    n = min(MEMBERS, len(split.retain), len(images.test))
-    unlearn, retain, test = pixels(images.train[split.unlearn]), pixels(images.train[split.retain]), pixels(images.test)
-
-    def scores(of: ContrastiveModel, what: Tensor, label: str) -> np.ndarray:
-        # The label keeps the streams of different sets apart; both models see the same views.
-        return alignment(of, what, settings.views, runtime, seed=_stream(seed, label)).cpu().numpy()
-
-    u_after, u_before = scores(model, unlearn, "unlearn"), scores(before, unlearn, "unlearn")
-    members, others = scores(model, retain[:n], "members"), scores(model, test[:n], "others")
-    forgetting = u_before - u_after
+    parts = _parts(images, split, runtime)
+    n = min(MEMBERS, len(split.retain), len(images.test))  # members = the first n of R, non-members n test images
+    scores = {}
+    for name, part in parts.items():
+        pixels = part.pixels[:n] if name in ("retain", "test") else part.pixels
+        stream = derive_seed(seed, name)  # one stream a set: both models see the same views of it
+        scores[name] = alignment(model, pixels, settings.views, runtime, stream).cpu().numpy()
+    stream = derive_seed(seed, "unlearn")
+    forgetting = (
+        alignment(before, parts["unlearn"].pixels, settings.views, runtime, stream).cpu().numpy() - scores["unlearn"]
+    )
     return {
         "FS": float(forgetting.mean()),
-        **membership.emia(members, others, u_after),
-        "unlearn_AUC": membership.auc(u_after, others),
-        **_classifier_metrics(model, images, split, (retain, unlearn, test), n, settings.probe, runtime, seed),
-        "per_sample": {"FS": forgetting.tolist(), "alignment": u_after.tolist()},
+        **membership.emia(scores["retain"], scores["test"], scores["unlearn"], scores["held_out"]),
+        "unlearn_AUC": membership.auc(scores["unlearn"], scores["test"]),
+        **_classifier_metrics(model, parts, n, images.classes, settings.probe, runtime, seed),
+        "per_sample": {"FS": forgetting.tolist(), "alignment": scores["unlearn"].tolist()},
+    }
+
+
+def _parts(images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Part]:
+    def part(pixels: np.ndarray, labels: np.ndarray) -> Part:
+        return Part(torch.from_numpy(pixels).to(runtime.device), torch.from_numpy(labels).to(runtime.device))
+
+    def trained(rows: np.ndarray) -> Part:
+        return part(images.train[rows], images.train_labels[rows])
+
+    test = part(images.test, images.test_labels)
+    return {
+        "retain": trained(split.retain),
+        "unlearn": trained(split.unlearn),
+        "test": test,
+        "held_out": trained(split.validation) if len(split.validation) else test,
     }
 
 
 def _classifier_metrics(
     model: ContrastiveModel,
-    images: ImageSet,
-    split: Split,
-    sets: tuple[Tensor, Tensor, Tensor],
+    parts: dict[str, Part],
     n: int,
+    classes: int,
     settings: config.Probe,
     runtime: Runtime,
     seed: int,
 ) -> dict[str, float]:
-    retain, unlearn, test = sets
-    labels = [images.train_labels[split.retain], images.train_labels[split.unlearn], images.test_labels]
-    y_retain, y_unlearn, y_test = (torch.from_numpy(y).to(runtime.device) for y in labels)
-    probe = train_probe(model, retain, y_retain, images.classes, settings, runtime, seed)
-    (c_retain, ra), (c_unlearn, ua), (c_test, ta) = (
-        confidences(probe, embed(model, x, runtime), y)
-        for x, y in ((retain, y_retain), (unlearn, y_unlearn), (test, y_test))
-    )
+    retain = parts["retain"]
+    probe = train_probe(model, retain.pixels, retain.labels, classes, settings, runtime, seed)
+    confidence, accuracy = {}, {}
+    for name, part in parts.items():
+        true_class, right = confidences(probe, embed(model, part.pixels, runtime), part.labels)
+        confidence[name], accuracy[name] = true_class.cpu().numpy(), 100 * float(right.float().mean())
+    attack = (confidence["retain"][:n], confidence["test"][:n])
     return {
-        "RA": 100 * float(ra.float().mean()),
-        "TA": 100 * float(ta.float().mean()),
-        "UA": 100 * float(ua.float().mean()),
-        "CMIA": membership.cmia(c_retain[:n].cpu(), c_test[:n].cpu(), c_unlearn.cpu()),
+        "RA": accuracy["retain"],
+        "TA": accuracy["test"],
+        "UA": accuracy["unlearn"],
+        "held_out_accuracy": accuracy["held_out"],
+        **membership.cmia(*attack, confidence["unlearn"], confidence["held_out"]),
     }
-
-
-def _stream(seed: int, label: str) -> int:
-    from muc.runtime import derive_seed
-
-    return derive_seed(seed, label)

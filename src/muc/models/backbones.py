@@ -70,8 +70,10 @@ class GroupedBatchNorm(nn.BatchNorm2d):
         groups = gcd(len(input), self.groups)
         if not self.training or groups == 1:
             return super().forward(input)
-        assert self.running_mean is not None and self.running_var is not None and self.momentum is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
         assert self.num_batches_tracked is not None
+        assert self.momentum is not None
         self.num_batches_tracked.add_(1)
         mean, var = self.running_mean.repeat(groups, 1), self.running_var.repeat(groups, 1)
         # Every groups-th row belongs together, so that retain and forget rows (which come in order) mix in each group.

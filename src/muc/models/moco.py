@@ -83,5 +83,6 @@ class MoCo(ContrastiveModel):
 
 def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
     """Exponential moving average of the parameters; buffers (batch-norm statistics) are the slow module's own."""
-    slow_parameters, fast_parameters = list(slow.parameters()), list(fast.parameters())
-    torch._foreach_lerp_(slow_parameters, fast_parameters, 1 - momentum)
+    pairs = zip(slow.parameters(), fast.parameters(), strict=True)
+    for slow_parameter, fast_parameter in pairs:
+        slow_parameter.lerp_(fast_parameter, 1 - momentum)

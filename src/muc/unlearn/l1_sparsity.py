@@ -28,8 +28,6 @@ class L1Sparsity(Method):
         in_range("l1", self.l1, 0, 1e6)
 
     def loss(self, model: ContrastiveModel, batch: Batch) -> dict[str, Tensor]:
-        trained = (p for p in model.parameters() if p.requires_grad)
-        return {
-            "infonce": model.contrast(batch).infonce().mean(),
-            "l1": self.l1 * sum(p.abs().sum() for p in trained),
-        }
+        infonce = model.contrast(batch).infonce().mean()
+        norm = sum((p.abs().sum() for p in model.parameters() if p.requires_grad), start=0 * infonce)
+        return {"infonce": infonce, "l1": self.l1 * norm}

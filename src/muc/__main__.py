@@ -1,0 +1,84 @@
+"""The command line: `muc COMMAND …`. Commands import what they need when they run; help appears at once."""
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from muc import __version__
+from muc.errors import Interrupted, UserError, check_name
+
+# command -> (module, function, what it does)
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "demo": ("muc.cli.demo", "demo", "the whole story on embedded images: CPU, minutes, one page at the end"),
+    "pretrain": ("muc.cli.training", "pretrain", "train an encoder"),
+    "unlearn": ("muc.cli.training", "unlearn", "serve a deletion request with one method"),
+    "resume": ("muc.cli.training", "resume", "continue an interrupted run"),
+    "evaluate": ("muc.cli.judging", "evaluate", "measure what was forgotten, and the gaps to Retrain"),
+    "compare": ("muc.cli.judging", "compare", "serve a request with several methods and rank them"),
+    "audit": ("muc.cli.judging", "audit", "look: what a data owner sees from outside"),
+    "report": ("muc.cli.judging", "report", "one page with tables and figures of evaluated runs"),
+    "paper": ("muc.cli.judging", "paper", "the paper's numbers and t-tests"),
+    "import": ("muc.cli.exchange", "import_", "make a run of your own encoder"),
+    "export": ("muc.cli.exchange", "export", "hand an encoder back as safetensors, ONNX or for torchvision"),
+    "runs": ("muc.cli.exchange", "list_runs", "list runs and their state"),
+}
+
+HELP = """\
+usage: muc COMMAND …        muc COMMAND --help        muc --version
+
+Make a contrastive encoder forget training data, choose the method by evidence, and let data owners check it.
+
+{commands}
+
+Example: muc pretrain --data glyphs --out runs/first
+         muc compare runs/first --forget-fraction 0.1 --out runs/request
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; bad input is one sentence on standard error and exit code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP.format(commands="\n".join(f"  {name:10} {what}" for name, (_, _, what) in COMMANDS.items())))
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"muc {__version__}")
+        return 0
+    try:
+        find_command(arguments[0])(arguments[1:])
+    except UserError as error:
+        return complain(str(error))
+    except Interrupted as stop:
+        print(f"\nmuc: stopped; nothing is lost. Go on with: muc resume {stop.run}", file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        print("\nmuc: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: no error, no traceback
+        return 0
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return complain("the disk is full; make room, then continue with: muc resume RUN")
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            return complain(f"no permission for {error.filename}; choose another place or change its permissions")
+        raise
+    return 0
+
+
+def find_command(name: str) -> Callable[[Sequence[str]], None]:
+    module, function, _ = COMMANDS[check_name("command", name, COMMANDS)]
+    # Before torch is loaded: OpenMP threads that spin while idle make a busy machine many times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    return getattr(import_module(module), function)
+
+
+def complain(message: str) -> int:
+    print(f"muc: error: {message}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

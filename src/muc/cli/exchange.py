@@ -1,0 +1,86 @@
+"""muc import, export, runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from tyro.conf import Positional
+
+from muc import config
+from muc.cli.flags import PretrainingFlags, Run, RuntimeFlags, parse, print_json, say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(PretrainingFlags):
+    file: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
+    """Weights: .safetensors, or a PyTorch, lightly or timm checkpoint (.pt, .pth, .ckpt, .bin)."""
+    runtime: RuntimeFlags = field(default_factory=config.Runtime)
+    out: Path | None = None
+    """The run folder to make (default: runs/FILE's name)."""
+    force: bool = False
+    """Replace a run that is there."""
+
+
+def import_(argv: Sequence[str]) -> None:
+    about = "Make a run of your own encoder, so that everything else works on it. Say how it was trained, and on what."
+    example = "muc import encoder.ckpt --architecture resnet18 --algorithm moco --data cifar10"
+    default = Import.recipe(argv, file=tyro.MISSING)
+    flags = parse(Import, argv, "import", about, example, default)
+    from muc.models.importing import import_run
+
+    out = flags.out or Path("runs") / flags.file.stem
+    run, summary = import_run(flags.file, flags.settings(), out, flags.runtime, flags.force)
+    print(summary.describe())
+    say(f"done: {run}")
+
+
+@dataclass(frozen=True)
+class Export:
+    run: Run
+    """The run whose encoder to hand out."""
+    to: Literal["safetensors", "onnx", "torchvision"] = "safetensors"
+    """safetensors: in the naming it was imported with; torchvision: torchvision's names; onnx: to run anywhere."""
+    out: Path | None = None
+    """File to write (default: RUN.safetensors or RUN.onnx)."""
+    force: bool = False
+    """Replace a file that is there."""
+
+
+def export(argv: Sequence[str]) -> None:
+    about = "Hand the encoder back as a file."
+    flags = parse(Export, argv, "export", about, "muc export runs/moco-alignment_calibration --to onnx")
+    from muc.models.exporting import export_run
+    from muc.storage import RunFolder
+
+    suffix = ".onnx" if flags.to == "onnx" else ".safetensors"
+    out = flags.out or flags.run.with_name(flags.run.name + suffix)
+    print(export_run(RunFolder(flags.run), flags.to, out, flags.force))
+
+
+@dataclass(frozen=True)
+class ListRuns:
+    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="DIR")] = Path("runs")
+    """Where to look for runs."""
+    json: bool = False
+    """Print JSON."""
+
+
+def list_runs(argv: Sequence[str]) -> None:
+    flags = parse(
+        ListRuns, argv, "runs", "List the runs below a folder: what, from which, when, state.", "muc runs runs"
+    )
+    from muc.listing import list_runs as find
+
+    rows = find(flags.folder)
+    if flags.json:
+        print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("run", "what", "data", "from", "when", "state", box=None)
+    for row in rows:
+        table.add_row(*(str(row[key]) for key in ("run", "what", "data", "from", "when", "state")))
+    Console(soft_wrap=True).print(table)

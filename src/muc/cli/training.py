@@ -1,0 +1,99 @@
+"""muc pretrain, unlearn, resume."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+from tyro.conf import OmitArgPrefixes
+
+from muc import config
+from muc.cli.flags import PretrainingFlags, RequestFlags, Run, RuntimeFlags, parse, peek, say
+from muc.errors import UserError, check_name
+from muc.storage import RunFolder
+from muc.unlearn import METHODS, Method
+from muc.unlearn.recipes import default_method
+
+M = TypeVar("M", bound=Method)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrain(PretrainingFlags):
+    runtime: RuntimeFlags = field(default_factory=config.Runtime)
+    out: Path | None = None
+    """The run folder to make (default: runs/DATA-ALGORITHM-ARCHITECTURE-seedN)."""
+    force: bool = False
+    """Replace a run that is there."""
+
+
+def pretrain(argv: Sequence[str]) -> None:
+    about = "Train an encoder from scratch. Defaults are the paper's; for glyphs and digits, small ones for CPU."
+    example = "muc pretrain --algorithm moco --data cifar10 --out runs/moco"
+    flags = parse(Pretrain, argv, "pretrain", about, example, Pretrain.recipe(argv))
+    from muc.runs import pretrain_run
+
+    s = flags.settings()
+    name = f"{Path(s.data.name).stem}-{s.model.algorithm}-{s.model.architecture}-seed{s.seed}"
+    report_done(pretrain_run(s, flags.out or Path("runs") / name, flags.runtime, flags.force))
+
+
+@dataclass(frozen=True)
+class Unlearn(Generic[M]):
+    run: Run
+    """The run to unlearn from."""
+    hyper: OmitArgPrefixes[M]
+    request: RequestFlags = field(default_factory=config.Request)
+    runtime: RuntimeFlags = field(default_factory=config.Runtime)
+    method: str = "alignment_calibration"
+    """retrain, finetune, gradient_ascent, neggrad, l1_sparsity or alignment_calibration; each has flags of its own."""
+    out: Path | None = None
+    """The run folder to make (default: RUN-METHOD beside RUN)."""
+    seed: int | None = None
+    """Seed of rows and views (default: the original's)."""
+    force: bool = False
+    """Replace a run that is there."""
+
+
+def unlearn(argv: Sequence[str]) -> None:
+    name = check_name("method", peek(argv, "--method", "alignment_calibration"), METHODS)
+    about = f"Serve a deletion request with one method (here: {name}). The result is a new run; the original stays."
+    example = "muc unlearn runs/moco --method alignment_calibration --forget-fraction 0.1 --beta 0.8"
+    default = Unlearn(run=tyro.MISSING, hyper=default_method(name, data_of(argv)))
+    kind: Any = METHODS[name]
+    flags = parse(Unlearn[kind], argv, "unlearn", about, example, default)
+    from muc.runs import unlearn_run
+
+    out = flags.out or flags.run.with_name(f"{flags.run.name}-{name}")
+    run = unlearn_run(RunFolder(flags.run), flags.hyper, flags.request, out, flags.runtime, flags.seed, flags.force)
+    report_done(run)
+
+
+def data_of(argv: Sequence[str]) -> str:
+    """The data set of the run named on the command line, if it can be read yet; its recipe gives the defaults."""
+    for argument in argv:
+        if not argument.startswith("-") and (Path(argument) / "config.json").is_file():
+            try:
+                return RunFolder(argument).config()["pretraining"]["data"]["name"]
+            except (UserError, KeyError, TypeError):
+                break  # the command itself will say what is wrong with the run
+    return "cifar10"
+
+
+@dataclass(frozen=True)
+class Resume:
+    run: Run
+    """The interrupted run."""
+
+
+def resume(argv: Sequence[str]) -> None:
+    about = "Continue an interrupted run; it ends with the same weights as if nothing had happened."
+    flags = parse(Resume, argv, "resume", about, "muc resume runs/moco")
+    from muc.runs import resume_run
+
+    report_done(resume_run(RunFolder(flags.run)))
+
+
+def report_done(run: RunFolder) -> None:
+    result = run.result()
+    say(f"done in {result['seconds']:.1f} s: {run}  (weights sha256 {result['model_sha256'][:12]})")

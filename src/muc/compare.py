@@ -1,0 +1,155 @@
+"""What a model owner does on receiving a request: try the methods, judge them by evidence, name the run to publish."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from muc import config, runs
+from muc.errors import UserError
+from muc.evaluate.gaps import METRICS, gaps, gaps_to_held_out
+from muc.evaluation import evaluate_runs, judge
+from muc.runtime import Runtime, derive_seed
+from muc.storage import RunFolder, write_json
+from muc.unlearn import METHODS, Method, Retrain
+from muc.unlearn.recipes import default_method
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All records (the original's first), candidates ranked best first, and the reasons."""
+
+    records: list[dict[str, Any]]
+    ranking: list[dict[str, Any]]
+    retrained: bool
+    publish: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "publish": self.publish,
+            "judged_against": "retrain" if self.retrained else "the original model and held-out images",
+            "ranking": self.ranking,
+            "records": self.records,
+        }
+
+
+def compare(
+    original: RunFolder,
+    request: config.Request,
+    out: Path,
+    methods: Sequence[str] = tuple(METHODS),
+    against: RunFolder | None = None,
+    search: int = 0,
+    runtime: config.Runtime | None = None,
+) -> Comparison:
+    """Serve the request with each method (`search` trials each, if asked) and rank the results.
+
+    With Retrain among the methods, or an earlier Retrain run in `against`, methods are ranked by their average gap
+    to it. Without, by how far they are from treating the images to forget like held-out ones, and from leaving the
+    rest as it was. Finished runs in `out` are used again, so a comparison that was cut off goes on.
+    """
+    data = runs.pretraining_of(original).data.name
+    candidates: list[RunFolder] = []
+    for name in methods:
+        method = default_method(name, data)
+        if isinstance(method, Retrain):
+            if against is None:
+                against = serve(original, method, request, out / name, runtime)
+            continue
+        trials = [method, *draw_trials(method, search - 1, original)] if search else [method]
+        served = [serve(original, m, request, out / label, runtime) for m, label in labelled(trials, name)]
+        candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
+    if not candidates:
+        raise UserError("there is nothing to compare; give at least one method besides retrain")
+    records = evaluate_runs([original, *candidates], against, runtime)
+    first, *rest = records[1:] if against else records
+    ranking = rank(first, rest)
+    comparison = Comparison(records, ranking, against is not None, ranking[0]["run"])
+    write_json(out / "comparison.json", comparison.to_json())
+    return comparison
+
+
+def serve(
+    original: RunFolder, method: Method, request: config.Request, out: Path, runtime: config.Runtime | None
+) -> RunFolder:
+    """The finished run in `out`, an interrupted one continued, or a new one."""
+    run = RunFolder(out)
+    if not run.started:
+        return runs.unlearn_run(original, method, request, out, runtime)
+    same = runs.method_of(run) == method and run.config()["parent"]["model_sha256"] == original.result()["model_sha256"]
+    wanted = runs.apply_request(original.split(), request, runs.open_images(original))
+    if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
+        raise UserError(f"{run} holds another run (other method, settings or request); give another --out")
+    return run if run.done else runs.resume_run(run)
+
+
+def labelled(trials: list[Method], name: str) -> list[tuple[Method, str]]:
+    return [(trial, name if i == 0 else f"{name}-trial{i}") for i, trial in enumerate(trials)]
+
+
+def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]:
+    """Settings drawn from the paper's ranges; the same original and method always draw the same."""
+    seed = derive_seed("search", runs.method_name(method), original.result()["model_sha256"])
+    generator = np.random.default_rng(seed)
+    trials = []
+    for _ in range(max(0, count)):
+        drawn = {}
+        for name, (low, high, in_log) in method.search.items():
+            u = generator.random()
+            drawn[name] = exp(log(low) + u * (log(high) - log(low))) if in_log else low + u * (high - low)
+        trials.append(replace(method, **drawn))
+    return trials
+
+
+def pick(
+    trials: list[RunFolder], against: RunFolder | None, original: RunFolder, runtime: config.Runtime | None
+) -> RunFolder:
+    """The trial with the smallest gap, judged on validation images: the test set stays untouched by the search."""
+    if not len(original.split().validation):
+        raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
+    resolved = Runtime(runtime)
+    reference = judge(against or original, trials[0], resolved, held_out="validation")
+    found = [judge(run, trials[0], resolved, held_out="validation") for run in trials]
+    score = [(gaps(m, reference) if against else gaps_to_held_out(m, reference))["AG"] for m in found]
+    write_json(trials[0].path / "search.json", [{"run": str(r), "AG": s} for r, s in zip(trials, score, strict=True)])
+    return trials[int(np.argmin(score))]
+
+
+def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Candidates by average gap, best first, each with what stands behind its place and what would be lost."""
+    rows = []
+    for record in candidates:
+        metrics = record["metrics"]
+        gap = record["gaps"] or gaps_to_held_out(metrics, original["metrics"])
+        worst = max(METRICS, key=lambda name: gap[f"{name}_gap"])
+        rows.append(
+            {
+                "run": record["run"],
+                "method": record["method"],
+                "AG": gap["AG"],
+                "largest_gap": {"metric": worst, "points": gap[f"{worst}_gap"]},
+                "forgetting_score": metrics["FS"],
+                "lost_retain_accuracy": original["metrics"]["RA"] - metrics["RA"],
+                "lost_test_accuracy": original["metrics"]["TA"] - metrics["TA"],
+                "minutes": metrics["RTE_minutes"],
+            }
+        )
+    return sorted(rows, key=lambda row: row["AG"])
+
+
+def reasons(comparison: Comparison) -> list[str]:
+    """The ranking in words."""
+    against = "Retrain" if comparison.retrained else "held-out images and the original model (there is no Retrain)"
+    lines = [f"Ranked by average gap to {against}:"]
+    for place, row in enumerate(comparison.ranking, start=1):
+        worst = row["largest_gap"]
+        lines.append(
+            f"{place}. {row['method']}: average gap {row['AG']:.2f} points, largest in {worst['metric']} "
+            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}; costs "
+            f"{row['lost_retain_accuracy']:+.2f} points of retain and {row['lost_test_accuracy']:+.2f} of test "
+            f"accuracy; took {row['minutes']:.2f} min"
+        )
+    return [*lines, f"Run to publish: {comparison.publish}"]

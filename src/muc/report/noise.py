@@ -1,0 +1,67 @@
+"""How much chance there is in the numbers: the spread between Retrains, and whether a lead is more than that."""
+
+import itertools
+from dataclasses import dataclass
+
+from scipy.stats import t
+
+from muc.evaluate.gaps import METRICS, gaps
+from muc.report.group import Comparison, Entry, stat
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What differs between models that are all equally right: Retrains with different seeds."""
+
+    sd: dict[str, float]
+    """The noise floor: per metric, the standard deviation of Retrain over seeds."""
+    between: dict[str, float]
+    """Mean over all pairs of Retrains of the gaps (and AG) of one to the other: what a perfect method would show."""
+    seeds: int
+
+
+def noise_of(comparison: Comparison) -> Noise | None:
+    """None with fewer than two Retrain seeds."""
+    retrain = comparison.entry("retrain")
+    if retrain is None:
+        return None
+    by_seed = {r["seed"]: r["metrics"] for r in retrain.records}
+    trials = [m for m in by_seed.values() if all(m.get(name) is not None for name in METRICS)]
+    if len(trials) < 2:
+        return None
+    spread = {name: stat(m[name] for m in trials) for name in METRICS}
+    pairs = [gaps(a, b) for a, b in itertools.combinations(trials, 2)]
+    keys = [*(f"{name}_gap" for name in METRICS), "AG"]
+    return Noise(
+        sd={name: found.sd for name, found in spread.items() if found and found.sd is not None},
+        between={key: sum(p[key] for p in pairs) / len(pairs) for key in keys},
+        seeds=len(trials),
+    )
+
+
+@dataclass(frozen=True)
+class Lead:
+    """By how much the AG of one entry is below another's, seed by seed, with the 95 % interval of the mean."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    @property
+    def clear(self) -> bool:
+        return self.low > 0
+
+
+def lead_of(first: Entry, second: Entry) -> Lead | None:
+    """None with fewer than two common seeds: then nothing is known about chance."""
+    a, b = _average_gaps(first), _average_gaps(second)
+    found = stat(b[seed] - a[seed] for seed in a.keys() & b.keys())
+    if found is None or found.sd is None:
+        return None
+    half = float(t.ppf(0.975, found.n - 1)) * found.sd / found.n**0.5
+    return Lead(found.mean, found.mean - half, found.mean + half, found.n)
+
+
+def _average_gaps(entry: Entry) -> dict[object, float]:
+    return {r["seed"]: g["AG"] for r, g in zip(entry.records, entry.gaps, strict=True) if g}

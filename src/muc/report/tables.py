@@ -1,0 +1,187 @@
+"""Evaluation records -> tables of text, ready for any renderer. Pure functions."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from muc import paper
+from muc.evaluate.gaps import METRICS
+from muc.report.group import Comparison, Entry, Record, Stat, compare
+from muc.report.noise import noise_of
+from muc.report.words import entry_name, setting_name, trials
+
+MISSING = "n/a"
+NOT_MEANT = "–"
+
+Mark = Literal["", "best", "second"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value: its text, its gap to Retrain, what the paper prints there, and its rank among the methods."""
+
+    text: str
+    gap: str | None = None
+    paper: str | None = None
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of equal length; the first column names the row."""
+
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def tables(records: list[Record]) -> list[Table]:
+    """All tables of all settings."""
+    return [table for comparison in compare(records) for table in tables_of(comparison)]
+
+
+def tables_of(comparison: Comparison) -> list[Table]:
+    made = [results_table(comparison), membership_table(comparison), noise_table(comparison)]
+    return [table for table in made if table is not None]
+
+
+def results_table(comparison: Comparison) -> Table:
+    """Every method's metrics with their gaps to Retrain; the smallest average gap is marked."""
+    s = comparison.setting
+    where = (s.data, s.algorithm, s.architecture, s.forget_fraction)
+    printed, scores = paper.reference_rows(*where), paper.forgetting_scores(*where)
+    marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
+    most = max(len(e.records) for e in comparison.entries)
+    rows = [
+        _results_row(e, most, marks.get(id(e), ""), _paper_cells(e, printed, scores)) for e in comparison.entries
+    ]
+    return Table(
+        title=f"How close to Retrain: {setting_name(s)}",
+        caption=_results_caption(comparison, bool(printed)),
+        columns=("Method", "FS", *METRICS, "AG", "AG cls", "AGP", "RTE (min)", "Memory (GB)"),
+        rows=tuple(rows),
+    )
+
+
+def _results_caption(comparison: Comparison, with_paper: bool) -> str:
+    several = any(len(e.records) > 1 for e in comparison.entries)
+    spread = ", mean ± standard deviation" if several else ""
+    text = (
+        f"Over {trials(comparison)}{spread}. In brackets: the gap to Retrain of the same seed; the goal is to match "
+        "Retrain, so smaller gaps are better. AG, AG cls and AGP average the gaps."
+    )
+    return f"{text} {_paper_note(comparison)}" if with_paper else text
+
+
+def _paper_note(comparison: Comparison) -> str:
+    """What the paper did otherwise, so that nobody takes unlike for like."""
+    s, record = comparison.setting, comparison.entries[0].records[0]
+    images = record.get("forget_images", 0) + record.get("retain_images", 0)
+    differs = []
+    if s.epochs != paper.EPOCHS:
+        differs.append(f"for {paper.EPOCHS} epochs (here {s.epochs})")
+    if images and images != paper.TRAINING_IMAGES[s.data]:
+        differs.append(f"on {paper.TRAINING_IMAGES[s.data]:,} images (here {images:,})")
+    note = "Lines marked 'paper' repeat the paper's values"
+    return f"{note}; it trained {' and '.join(differs)}." if differs else f"{note} for this setting."
+
+
+def _results_row(entry: Entry, most: int, mark: Mark, printed: dict[str, str]) -> tuple[Cell, ...]:
+    name = entry_name(entry) + (f" [n = {len(entry.records)}]" if len(entry.records) < most else "")
+
+    def cell(column: str, stat: Stat | None, digits: int, gap: str | None = None, mark: Mark = "") -> Cell:
+        return Cell(number(stat, digits), gap, printed.get(column), mark)
+
+    return (
+        Cell(name, mark=mark),
+        cell("FS", entry.metric("FS"), 4),
+        *(cell(m, entry.metric(m), 2, _gap_text(entry, f"{m}_gap")) for m in METRICS),
+        *(
+            _only_with_gaps(entry, cell(column, entry.gap(key), 2, mark=mark if key == "AG" else ""))
+            for column, key in (("AG", "AG"), ("AG cls", "AG_classifier"), ("AGP", "AGP"))
+        ),
+        # The original's time is that of its training: no unlearning took place.
+        Cell(NOT_MEANT) if entry.method == "pretrain" else cell("RTE (min)", entry.metric("RTE_minutes"), 2),
+        Cell(NOT_MEANT) if entry.method == "pretrain" else cell("Memory (GB)", entry.metric("peak_memory_GB"), 2),
+    )
+
+
+def _gap_text(entry: Entry, key: str) -> str | None:
+    return None if entry.method == "retrain" else number(entry.gap(key), 2)
+
+
+def _only_with_gaps(entry: Entry, cell: Cell) -> Cell:
+    return Cell(NOT_MEANT) if entry.method == "retrain" else cell
+
+
+def _paper_cells(entry: Entry, rows: dict[str, dict[str, Any]], scores: dict[str, float]) -> dict[str, str]:
+    """{column: what the paper prints there}."""
+    if entry.method not in rows:
+        return {}
+    row = rows[entry.method]
+    cells = {m: f"{row[m]:.2f}" + (f" ({row['gaps'][m]:.2f})" if row["gaps"] else "") for m in METRICS}
+    for column, key in (("AG", "avg_gap"), ("AG cls", "avg_gap_cls"), ("AGP", "agp"), ("RTE (min)", "rte_minutes")):
+        if row[key] is not None:
+            cells[column] = f"{row[key]:.2f}"
+    if entry.method in scores:
+        cells["FS"] = f"{scores[entry.method]:.4f}"
+    return cells
+
+
+def membership_table(comparison: Comparison) -> Table:
+    """The threshold-free side of EMIA: how well the attack works at all, and what it says of the images to forget."""
+    columns = {
+        "Kept vs test AUC": ("EMIA_AUC", 3),
+        "To forget vs test AUC": ("unlearn_AUC", 3),
+        "TPR at 1 % FPR": ("EMIA_TPR_at_1_FPR", 2),
+        "Attack accuracy": ("EMIA_accuracy", 2),
+    }
+    rows = [
+        (Cell(entry_name(e)), *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()))
+        for e in comparison.entries
+    ]
+    return Table(
+        title=f"How well can members be told apart: {setting_name(comparison.setting)}",
+        caption="AUC 0.5 and accuracy 50 % are guessing. EMIA turns one threshold of this attack into a number and "
+        "jumps where the attack is weak; these values do not. After unlearning, 'to forget vs test' should be what it "
+        "is for Retrain.",
+        columns=("Method", *columns),
+        rows=tuple(rows),
+    )
+
+
+def noise_table(comparison: Comparison) -> Table | None:
+    """Gaps in units of the noise floor; None where there are not two Retrain seeds to know it from."""
+    noise = noise_of(comparison)
+    if noise is None:
+        return None
+
+    def ratios(gap: dict[str, float | None]) -> tuple[Cell, ...]:
+        found = [None if gap[m] is None or not noise.sd.get(m) else gap[m] / noise.sd[m] for m in METRICS]
+        known = [r for r in found if r is not None]
+        mean = sum(known) / len(known) if known else None
+        return tuple(Cell(MISSING if r is None else f"{r:.1f}×") for r in (*found, mean))
+
+    floor = (Cell("Noise floor (points)"), *(Cell(f"{noise.sd[m]:.2f}") for m in METRICS), Cell(NOT_MEANT))
+    pairs = (Cell("Retrain vs Retrain"), *ratios({m: noise.between[f"{m}_gap"] for m in METRICS}))
+    rows = [floor, pairs]
+    for entry in comparison.entries:
+        stats = {m: entry.gap(f"{m}_gap") for m in METRICS}
+        if entry.method != "retrain" and any(stats.values()):
+            rows.append((Cell(entry_name(entry)), *ratios({m: s.mean if s else None for m, s in stats.items()})))
+    return Table(
+        title=f"Gaps against chance: {setting_name(comparison.setting)}",
+        caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds. "
+        "'Retrain vs Retrain' is how far two Retrains with different seeds are from each other: a method at or below "
+        "that line cannot be told from exact unlearning by this metric.",
+        columns=("Method", *METRICS, "Mean"),
+        rows=tuple(rows),
+    )
+
+
+def number(stat: Stat | None, digits: int) -> str:
+    """Mean ± SD; the mean alone where there is one trial."""
+    if stat is None:
+        return MISSING
+    mean = f"{stat.mean:.{digits}f}"
+    return mean if stat.sd is None else f"{mean} ± {stat.sd:.{digits}f}"

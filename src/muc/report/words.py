@@ -1,0 +1,97 @@
+"""The words of tables and pages: names of methods and settings, and what each column means."""
+
+from muc.report.group import Comparison, Entry, Setting
+
+METHODS = {
+    "pretrain": "Original",
+    "retrain": "Retrain",
+    "finetune": "Fine-tune",
+    "gradient_ascent": "Gradient ascent",
+    "neggrad": "NegGrad",
+    "l1_sparsity": "ℓ1-sparsity",
+    "alignment_calibration": "Alignment Calibration",
+}
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "glyphs": "Glyphs", "digits": "Digits"}
+ALGORITHMS = {"simclr": "SimCLR", "moco": "MoCo", "clip": "CLIP"}
+
+GLOSSARY = (
+    ("Retrain", "A model trained again from the start without the images to forget: exact unlearning. It is the target."),
+    ("Original", "The model before unlearning, trained on everything."),
+    (
+        "gap",
+        "How far a value is from Retrain's value of the same seed, in either direction. The best value is the one that "
+        "matches Retrain, not the highest or lowest.",
+    ),
+    (
+        "FS",
+        "Forgetting score: how much less alike two views of an image to forget look to the model than before. "
+        "0 means nothing changed.",
+    ),
+    (
+        "EMIA",
+        "Share of the images to forget (%) that an attack on the encoder takes for images never trained on.",
+    ),
+    ("RA", "Accuracy (%) of a linear classifier on the images that are kept."),
+    ("TA", "Accuracy (%) of the same classifier on test images that no model was trained on."),
+    ("UA", "Accuracy (%) of the same classifier on the images to forget."),
+    (
+        "CMIA",
+        "Share of the images to forget (%) that an attack on the classifier takes for images never trained on.",
+    ),
+    ("AG", "Average gap: the mean of the five gaps (EMIA, RA, TA, UA, CMIA), in percentage points. Smaller is closer."),
+    ("AG cls", "The same without EMIA, which jumps most from run to run."),
+    ("AGP", "Average gap as a percentage of Retrain's own values."),
+    ("RTE", "Run time of the unlearning alone, in minutes."),
+    ("Memory", "Most device memory held while unlearning, in GB (known on GPUs only)."),
+    (
+        "AUC",
+        "The chance that a trained-on image looks more familiar to the model than a test image. "
+        "0.5: they cannot be told apart; 1: always.",
+    ),
+    ("TPR at 1 % FPR", "Share of kept images (%) that are recognised when 1 % of test images are wrongly recognised."),
+    (
+        "noise floor",
+        "The standard deviation of Retrain over seeds. Gaps of that size also occur between two models "
+        "that are both exactly right.",
+    ),
+    ("±", "Standard deviation over seeds."),
+)
+
+
+def method_name(method: str) -> str:
+    return METHODS.get(method, method)
+
+
+def entry_name(entry: Entry) -> str:
+    """The method, and the settings that tell it from its other entries."""
+    return f"{method_name(entry.method)} ({entry.variant})" if entry.variant else method_name(entry.method)
+
+
+def architecture_name(name: str) -> str:
+    return f"ResNet-{name.removeprefix('resnet')}" if name.startswith("resnet") else name
+
+
+def percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %"
+
+
+def setting_name(setting: Setting) -> str:
+    parts = [
+        DATA.get(setting.data, setting.data),
+        ALGORITHMS.get(setting.algorithm, setting.algorithm),
+        architecture_name(setting.architecture),
+        f"{setting.epochs} epochs",
+        f"{percent(setting.forget_fraction)} to forget",
+    ]
+    return " · ".join(parts)
+
+
+def trials(comparison: Comparison) -> str:
+    """How many seeds stand behind the numbers."""
+    n = max(len(e.seeds) for e in comparison.entries)
+    return "one seed" if n == 1 else f"{n} seeds"
+
+
+def listing(names: list[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
