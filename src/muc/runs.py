@@ -53,8 +53,8 @@ def unlearn_run(
     force: bool = False,
 ) -> RunFolder:
     """Serve a deletion request with one method, from a finished run into a new one."""
-    if parent.path.resolve() == Path(out).resolve():
-        raise UserError(f"--out {out} is the run to unlearn from; give another folder")
+    if parent.path.resolve().is_relative_to(Path(out).resolve()):
+        raise UserError(f"--out {out} is or holds the run to unlearn from; give another folder")
     inherited, result = parent.config(), parent.result()
     images = open_images(parent)
     split = apply_request(parent.split(), request, images)
@@ -78,9 +78,12 @@ def unlearn_run(
 
 def resume_run(run: RunFolder) -> RunFolder:
     """Continue an interrupted run; the result is the same as if it had not been."""
-    run.config()
+    values = run.config()
     if run.done:
         raise UserError(f"the run {run} is finished; there is nothing to resume")
+    if values["kind"] == "import":
+        raise UserError(f"the import into {run} was cut off; run the import again with --force")
+    run.sweep()
     return execute(run)
 
 
@@ -105,6 +108,15 @@ def environment(runtime: Runtime) -> dict[str, Any]:
 
 def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
     """Train what the folder describes, from its last saved state if there is one, and finish it."""
+    try:
+        return _execute(run, images)
+    except (Interrupted, KeyboardInterrupt):
+        stop = Interrupted()
+        stop.run = str(run)
+        raise stop from None
+
+
+def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
     values = run.config()
     settings = pretraining_of(run)
     runtime = Runtime(config.from_dict(config.Runtime, values["runtime"]))
@@ -117,7 +129,10 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
     pixels = torch.from_numpy(images.train)
     training = Training(model, method, pixels, plan, settings.views, optimisation, runtime, values["seed"])
     if state := run.load_state():
-        training.restore(*state)
+        try:
+            training.restore(*state)
+        except (RuntimeError, KeyError) as error:
+            raise misfit("saved tensors", run, error) from None
     run.cut_metrics(training.epoch)
     runtime.reset_peak_memory()
     title = values["method"]["name"] if "method" in values else f"pretrain {settings.model.algorithm}"
@@ -135,11 +150,7 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
                 note=" ".join(f"{k} {line[k]:.4f}" for k in terms) + f" · {line['images_per_second']:,} images/s"
             )
 
-        try:
-            training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
-        except Interrupted as stop:
-            stop.run = str(run)
-            raise
+        training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
     model.eval()
     result = {"seconds": training.seconds, "peak_memory_bytes": runtime.peak_memory(), "epochs": optimisation.epochs}
     run.finish(model.state_dict(), {"kind": values["kind"]}, result)
@@ -190,8 +201,12 @@ def load_weights(model: ContrastiveModel, run: RunFolder) -> None:
     try:
         model.load_state_dict(run.load_model())
     except RuntimeError as error:
-        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-        raise UserError(f"the weights in {run} do not fit its architecture ({detail}); make the run again") from None
+        raise misfit("weights", run, error) from None
+
+
+def misfit(what: str, run: RunFolder, error: Exception) -> UserError:
+    detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+    return UserError(f"the {what} in {run} do not fit its architecture ({detail}); make the run again")
 
 
 def open_model(run: RunFolder, images: ImageSet) -> ContrastiveModel:

@@ -28,6 +28,7 @@ import numpy as np
 from muc.errors import UserError
 
 FORMAT_VERSION = 1
+PARTIAL = ".partial"
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
 
 
@@ -35,7 +36,7 @@ RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
 def replacing(path: Path) -> Generator[BinaryIO]:
     """Write a file beside `path`, flush it to disk, and only then put it in its place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".partial")
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as f:
             yield f
@@ -71,8 +72,19 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"{path} is missing; is {path.parent} a run folder?") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not readable JSON ({error}); restore it or make the run again") from None
+
+
+def read_object(path: Path, *keys: str) -> dict[str, Any]:
+    """A JSON object of a version that can be read, with at least these keys."""
+    values = read_json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds no JSON object; restore it or make the run again")
+    check_version(values.get("format_version"), path)
+    if missing := [key for key in keys if key not in values]:
+        raise UserError(f"{path} has no '{missing[0]}'; restore it or make the run again")
+    return values
 
 
 def save_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, Any]) -> str:
@@ -108,7 +120,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             tensors = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118, not a dict
     except (SafetensorError, ValueError, OSError):
         raise damaged from None
-    check_version(header.get("format_version", "0"), path)
+    check_version(header.get("format_version"), path)
     if "muc" not in header or header.get("sha256") != _digest(tensors, header["muc"]):
         raise damaged
     return tensors, json.loads(header["muc"])
@@ -126,8 +138,11 @@ def _digest(tensors: dict[str, Any], text: str) -> str:
 
 
 def check_version(version: Any, where: Path) -> None:
-    if not str(version).isdigit() or int(version) > FORMAT_VERSION:
+    number = int(version) if str(version).isdecimal() else 0
+    if number > FORMAT_VERSION:
         raise UserError(f"{where} has format version {version}, this muc reads up to {FORMAT_VERSION}; upgrade muc")
+    if number < 1:
+        raise UserError(f"{where} is damaged (it has no valid format version); restore it or make the run again")
 
 
 @dataclass(frozen=True)
@@ -151,11 +166,13 @@ class Split:
     @staticmethod
     def from_json(values: dict[str, Any], where: Path) -> "Split":
         try:
-            check_version(values["format_version"], where)
             parts = {n: np.array(values[n], dtype=np.int64) for n in ("validation", "retain", "unlearn")}
+            rows = np.concatenate(list(parts.values()))
+            if rows.min(initial=0) < 0 or len(np.unique(rows)) < len(rows):
+                raise ValueError("an index is negative or comes twice")
             return Split(seed=int(values["seed"]), **parts)
-        except (KeyError, TypeError, OverflowError) as error:
-            raise UserError(f"{where} is not a split file ({error!r}); restore it or make the run again") from None
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"{where} is not a split file ({error}); restore it or make the run again") from None
 
 
 class RunFolder:
@@ -180,7 +197,9 @@ class RunFolder:
 
     def create(self, config: dict[str, Any], env: dict[str, Any], split: Split, force: bool = False) -> None:
         """Begin a run; a folder that holds one already is only emptied with `force`."""
-        if self.path.exists() and any(self.path.iterdir()):
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self} is a file, not a folder; give another --out")
+        if self.path.exists() and not self._only_begun():
             if not self.started:
                 raise UserError(f"{self} is not empty and not a run; give another --out")
             if not force:
@@ -189,6 +208,7 @@ class RunFolder:
             self._empty()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.sweep()
             write_json(self.path / "split.json", split.to_json())
             write_json(self.path / "env.json", env)
             write_json(self.path / "config.json", {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
@@ -197,16 +217,26 @@ class RunFolder:
         except NotADirectoryError:
             raise UserError(f"{self} is inside a file, not a folder; give another --out") from None
 
+    def _only_begun(self) -> bool:
+        """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""
+        return all(p.name in ("split.json", "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
+
     def _empty(self) -> None:
         (self.path / "result.json").unlink(missing_ok=True)  # first: a half-emptied folder must not look finished
-        for child in self.path.iterdir():
-            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        children = [child for child in self.path.iterdir() if child.name != "config.json"]
+        for child in children:
+            shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
+        (self.path / "config.json").unlink(missing_ok=True)  # last: what is still here must look like a run
+
+    def sweep(self) -> None:
+        """Remove the half-written files of a process that was killed."""
+        for path in self.path.glob(f".*{PARTIAL}"):
+            path.unlink(missing_ok=True)
 
     def config(self) -> dict[str, Any]:
         if not self.path.is_dir():
             raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
-        values = read_json(self.path / "config.json")
-        check_version(values.get("format_version", 0), self.path / "config.json")
+        values = read_object(self.path / "config.json", "kind", "pretraining", "seed", "data_sha256", "ancestry")
         return {key: value for key, value in values.items() if key != "format_version"}
 
     def env(self) -> dict[str, Any]:
@@ -214,12 +244,12 @@ class RunFolder:
 
     def split(self) -> Split:
         path = self.path / "split.json"
-        return Split.from_json(read_json(path), path)
+        return Split.from_json(read_object(path), path)
 
     def result(self) -> dict[str, Any]:
         if not self.done:
             raise UserError(f"the run {self} is not finished; continue it with: muc resume {self}")
-        return read_json(self.path / "result.json")
+        return read_object(self.path / "result.json", "model_sha256", "seconds", "peak_memory_bytes")
 
     def load_model(self) -> dict[str, Any]:
         self.result()

@@ -60,8 +60,8 @@ def look(
     am_before, am_after = np.zeros((n, n)), np.zeros((n, n))
     for _ in range(view_pairs):
         first, second = (_owner_views(pixels, views, generator) for _ in range(2))
-        am_before += alignment_matrix(before(first), before(second)) / view_pairs
-        am_after += alignment_matrix(after(first), after(second)) / view_pairs
+        am_before += alignment_matrix(ask(before, first), ask(before, second)) / view_pairs
+        am_after += alignment_matrix(ask(after, first), ask(after, second)) / view_pairs
     return summarise(am_before, am_after, list(names or map(str, range(n))), view_pairs)
 
 
@@ -72,15 +72,29 @@ def _owner_views(pixels: torch.Tensor, views: Views, generator: torch.Generator)
     return (made * 255).round().to(torch.uint8).numpy()
 
 
+def ask(model: Embed, images: np.ndarray) -> np.ndarray:
+    """(n, d) the model's vectors; any other answer is refused, not guessed at."""
+    vectors = np.asarray(model(images))
+    shape = vectors.shape
+    if len(shape) != 2 or shape[0] != len(images) or shape[1] == 0 or vectors.dtype.kind not in "fiu":
+        raise UserError(
+            f"the model answered with an array of shape {shape} and type {vectors.dtype} to {len(images)} images; "
+            "expected one vector an image"
+        )
+    if not np.isfinite(vectors).all():
+        raise UserError("the model answered with vectors that hold NaN or infinite values; expected finite numbers")
+    return vectors
+
+
 def alignment_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """(n, d), (n, d) -> (n, n): AM, the cosine between each first view and each second view."""
-    for vectors in (first, second):
-        if vectors.ndim != 2 or len(vectors) != len(first) or not np.isfinite(vectors).all():
-            raise UserError(
-                f"the model answered with an array of shape {vectors.shape}; expected one finite vector an image"
-            )
-    a, b = (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in (first, second))
-    return a.astype(np.float64) @ b.astype(np.float64).T
+    if first.shape != second.shape:
+        raise UserError(
+            f"the model answered with arrays of shapes {first.shape} and {second.shape}; expected the same every time"
+        )
+    exact = first.astype(np.float64), second.astype(np.float64)
+    a, b = (v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-12) for v in exact)
+    return a @ b.T
 
 
 def summarise(am_before: np.ndarray, am_after: np.ndarray, names: list[str], view_pairs: int) -> Look:

@@ -34,10 +34,17 @@ class ImageSet:
                     f"{self.name}: {part} images have shape {images.shape} and type {images.dtype}; "
                     "expected (n, channels, height, width) uint8 with 1 or 3 channels"
                 )
+            if not images.size:
+                raise UserError(f"{self.name}: there are no {part} images, or they have no pixels")
             if labels.shape != (len(images),):
                 raise UserError(
                     f"{self.name}: {len(images)} {part} images but labels of shape {labels.shape}; "
                     "give one label an image"
+                )
+            if labels.min() < 0 or labels.max() >= self.classes:
+                raise UserError(
+                    f"{self.name}: {part} images have labels from {labels.min()} to {labels.max()}; "
+                    f"expected 0 to {self.classes - 1}"
                 )
         if self.train.shape[1:] != self.test.shape[1:]:
             raise UserError(

@@ -68,6 +68,11 @@ def plan_batches(
         )
     if rows != "forget" and len(retain) < MIN_RETAIN:
         raise UserError(f"the request leaves {len(retain)} images to retain; at least {MIN_RETAIN} must stay")
+    if rows == "mixed" and batch_size < MIN_RETAIN + 2:
+        raise UserError(
+            f"a batch size of {batch_size} has no room for {MIN_RETAIN} images to retain and 2 to forget; "
+            f"give at least {MIN_RETAIN + 2}"
+        )
     if rows == "retain":
         n_retain, n_forget = min(batch_size, len(retain)), 0
     elif rows == "forget":

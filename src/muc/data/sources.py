@@ -1,6 +1,7 @@
 """Where images come from: embedded sets, the usual downloads, .npz files and folders."""
 
 import os
+import warnings
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from muc.data.images import ImageSet, as_uint8, from_labels
 from muc.errors import UserError, check_name
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+MAX_CLASSES = 100_000
 MAX_PIXELS = 64_000_000  # a larger image in a folder is a mistake or an attack
 
 
@@ -117,9 +119,9 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                         )
                     flat = np.frombuffer(f.read(), dtype=dtype, count=count)
                     arrays[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if fortran else "C")
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as error:
-        if isinstance(error, UserError):
-            raise
+    except UserError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds for broken files
         raise UserError(f"{path} is not a readable .npz file ({error}); write it with numpy.savez") from None
     return arrays
 
@@ -141,6 +143,8 @@ def _labels(array: np.ndarray, name: str) -> np.ndarray:
         raise UserError(
             f"{name} has shape {array.shape} and type {array.dtype}; expected one whole number >= 0 an image"
         )
+    if array.size and array.max() >= MAX_CLASSES:
+        raise UserError(f"{name} holds the label {array.max()}; number the classes from 0 (at most {MAX_CLASSES:,})")
     return array.astype(np.int64)
 
 
@@ -160,6 +164,9 @@ def _read_tree(root: Path, class_names: list[str], size: int) -> tuple[np.ndarra
     paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
     if not paths:
         raise UserError(f"{root} holds no images ({', '.join(IMAGE_SUFFIXES)}); give a folder of images")
+    stray = [p for p in paths if p.parent == root]
+    if stray and len(stray) < len(paths):
+        raise UserError(f"{stray[0]} is in no class; move it into one of the class folders, or out of {root}")
     unknown = [
         p for p in paths if len(p.relative_to(root).parts) > 1 and p.relative_to(root).parts[0] not in class_names
     ]
@@ -167,11 +174,19 @@ def _read_tree(root: Path, class_names: list[str], size: int) -> tuple[np.ndarra
         raise UserError(
             f"{unknown[0]} is of a class that has no training images; known classes: {', '.join(class_names)}"
         )
-    with ThreadPoolExecutor() as pool:
-        images = np.stack(list(pool.map(lambda p: read_image(p, size), paths)))
+    images = read_images(paths, size)
     parts = [p.relative_to(root).parts for p in paths]
     labels = np.array([class_names.index(p[0]) if len(p) > 1 else 0 for p in parts])
     return images, labels, ["/".join(p) for p in parts]
+
+
+def read_images(paths: Sequence[Path], size: int, channels: int = 3) -> np.ndarray:
+    """(n, channels, size, size) uint8 of picture files."""
+    from PIL import Image
+
+    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
+        warnings.simplefilter("error", Image.DecompressionBombWarning)  # refused like any other broken file
+        return np.stack(list(pool.map(lambda path: read_image(path, size, channels), paths)))
 
 
 def read_image(path: Path, size: int, channels: int = 3) -> np.ndarray:
@@ -202,4 +217,4 @@ def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[
         if not inside:
             raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
         found += inside
-    return np.stack([read_image(path, size, channels) for path in found]), [path.name for path in found]
+    return read_images(found, size, channels), [path.name for path in found]

@@ -13,11 +13,10 @@ THRESHOLDS = np.linspace(0.0, 1.0, 501)
 def best_threshold(members: ArrayLike, others: ArrayLike) -> tuple[float, float]:
     """-> (threshold, accuracy): of 501 points on [0, 1] the first that tells members (>=) from others best."""
     members, others = np.sort(np.asarray(members)), np.sort(np.asarray(others))
-    hit = 1 - np.searchsorted(members, THRESHOLDS, side="left") / len(members)
-    rejected = np.searchsorted(others, THRESHOLDS, side="left") / len(others)
-    accuracy = (hit * len(members) + rejected * len(others)) / (len(members) + len(others))
-    best = int(accuracy.argmax())
-    return float(THRESHOLDS[best]), float(accuracy[best])
+    missed, rejected = (np.searchsorted(scores, THRESHOLDS, side="left") for scores in (members, others))
+    right = len(members) - missed + rejected  # whole numbers: equally good thresholds must be exactly equal
+    best = int(right.argmax())
+    return float(THRESHOLDS[best]), float(right[best] / (len(members) + len(others)))
 
 
 def threshold_curve(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike) -> list[dict[str, float]]:
@@ -52,8 +51,8 @@ def emia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike, held_out: 
     """The encoder attack on alignment scores: % of the unlearned taken for non-members, and how good the attack is."""
     threshold, accuracy = best_threshold(members, others)
     return {
-        "EMIA": float(100 * (np.asarray(unlearned) < threshold).mean()),
-        "held_out_EMIA": float(100 * (np.asarray(held_out) < threshold).mean()),
+        "EMIA": float(100 * (np.asarray(unlearned, dtype=np.float64) < threshold).mean()),
+        "held_out_EMIA": float(100 * (np.asarray(held_out, dtype=np.float64) < threshold).mean()),
         "EMIA_threshold": threshold,
         "EMIA_accuracy": 100 * accuracy,
         "EMIA_AUC": auc(members, others),

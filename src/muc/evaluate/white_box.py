@@ -16,15 +16,17 @@ from muc.models import ContrastiveModel
 from muc.runtime import Runtime, derive_seed
 from muc.storage import Split
 
+NONE = np.arange(0)
 MEMBERS = 10_000  # at most so many members and as many non-members make up an attack's training data
 
 
 @dataclass(frozen=True)
 class Part:
-    """One set of images on the device."""
+    """One set of images on the device, and which of them train the attacks where the set is too large or unequal."""
 
     pixels: Tensor
     labels: Tensor
+    attack: Tensor
 
 
 def evaluate(
@@ -42,10 +44,9 @@ def evaluate(
     """
     model, before = model.to(runtime.device).eval(), before.to(runtime.device).eval()
     parts = _parts(images, split, runtime)
-    n = min(MEMBERS, len(split.retain), len(images.test))  # members = the first n of R, non-members n test images
     scores = {}
     for name, part in parts.items():
-        pixels = part.pixels[:n] if name in ("retain", "test") else part.pixels
+        pixels = part.pixels[part.attack] if name in ("retain", "test") else part.pixels
         stream = derive_seed(seed, name)  # one stream a set: both models see the same views of it
         scores[name] = alignment(model, pixels, settings.views, runtime, stream).cpu().numpy()
     stream = derive_seed(seed, "unlearn")
@@ -56,21 +57,25 @@ def evaluate(
         "FS": float(forgetting.mean()),
         **membership.emia(scores["retain"], scores["test"], scores["unlearn"], scores["held_out"]),
         "unlearn_AUC": membership.auc(scores["unlearn"], scores["test"]),
-        **_classifier_metrics(model, parts, n, images.classes, settings.probe, runtime, seed),
+        **_classifier_metrics(model, parts, images.classes, settings.probe, runtime, seed),
         "per_sample": {"FS": forgetting.tolist(), "alignment": scores["unlearn"].tolist()},
     }
 
 
 def _parts(images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Part]:
-    def part(pixels: np.ndarray, labels: np.ndarray) -> Part:
-        return Part(torch.from_numpy(pixels).to(runtime.device), torch.from_numpy(labels).to(runtime.device))
+    n = min(MEMBERS, len(split.retain), len(images.test))
+    # R is in random order already, a test set may be sorted: its first n could be all of one kind.
+    choice = {"retain": np.arange(n), "test": np.sort(np.random.default_rng(0).permutation(len(images.test))[:n])}
 
-    def trained(rows: np.ndarray) -> Part:
-        return part(images.train[rows], images.train_labels[rows])
+    def part(pixels: np.ndarray, labels: np.ndarray, attack: np.ndarray = NONE) -> Part:
+        return Part(*(torch.from_numpy(a).to(runtime.device) for a in (pixels, labels, attack)))
 
-    test = part(images.test, images.test_labels)
+    def trained(rows: np.ndarray, attack: np.ndarray = NONE) -> Part:
+        return part(images.train[rows], images.train_labels[rows], attack)
+
+    test = part(images.test, images.test_labels, choice["test"])
     return {
-        "retain": trained(split.retain),
+        "retain": trained(split.retain, choice["retain"]),
         "unlearn": trained(split.unlearn),
         "test": test,
         "held_out": trained(split.validation) if len(split.validation) else test,
@@ -80,7 +85,6 @@ def _parts(images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Part]:
 def _classifier_metrics(
     model: ContrastiveModel,
     parts: dict[str, Part],
-    n: int,
     classes: int,
     settings: config.Probe,
     runtime: Runtime,
@@ -91,12 +95,12 @@ def _classifier_metrics(
     confidence, accuracy = {}, {}
     for name, part in parts.items():
         true_class, right = confidences(probe, embed(model, part.pixels, runtime), part.labels)
-        confidence[name], accuracy[name] = true_class.cpu().numpy(), 100 * float(right.float().mean())
-    attack = (confidence["retain"][:n], confidence["test"][:n])
+        confidence[name], accuracy[name] = true_class, 100 * float(right.float().mean())
+    attack = [confidence[name][parts[name].attack].cpu() for name in ("retain", "test")]
     return {
         "RA": accuracy["retain"],
         "TA": accuracy["test"],
         "UA": accuracy["unlearn"],
         "held_out_accuracy": accuracy["held_out"],
-        **membership.cmia(*attack, confidence["unlearn"], confidence["held_out"]),
+        **membership.cmia(*attack, confidence["unlearn"].cpu(), confidence["held_out"].cpu()),
     }

@@ -2,7 +2,7 @@
 
     python convert_pickle.py FILE OUT.safetensors MEMORY_LIMIT_BYTES
 
-Exit code 1 means refused; the last line of stdout says why, as KIND DETAIL with KIND one of REFUSALS in weight_files.py.
+Exit code 1 means refused; the last line of stdout says why: KIND DETAIL, with KIND from weight_files.REFUSALS.
 It imports nothing of muc, so that it can be started by its path, wherever muc was imported from.
 """
 
@@ -52,12 +52,14 @@ def reason(error: BaseException) -> str:
 
 
 def main(file: str, out: str, limit: str) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))  # after importing torch: a file that asks for more
+    resource.setrlimit(resource.RLIMIT_DATA, (int(limit), int(limit)))
     try:
         found = find_state(torch.load(file, weights_only=True, map_location="cpu"))
         # Cloned: tensors that share storage cannot be written, and an expanded one shows its true size here.
         tensors = {
-            key: item.detach().clone(memory_format=torch.contiguous_format) for key, item in found.items() if dense(item)
+            key: item.detach().clone(memory_format=torch.contiguous_format)
+            for key, item in found.items()
+            if dense(item)
         }
         if tensors:
             save_file(tensors, out)

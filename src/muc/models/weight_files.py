@@ -65,7 +65,9 @@ def read_pickle(file: Path) -> dict[str, Tensor]:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            raise UserError(f"{file} was not read within {TIMEOUT_SECONDS:.0f} s, so it is refused; {_REMEDY}") from None
+            raise UserError(
+                f"{file} was not read within {TIMEOUT_SECONDS:.0f} s, so it is refused; {_REMEDY}"
+            ) from None
         if done.returncode != 0:
             raise UserError(f"{file} {_refusal(done)}")
         return read_safetensors(converted)

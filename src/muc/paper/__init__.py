@@ -23,7 +23,7 @@ def load() -> dict[str, Any]:
 
 @cache
 def _load() -> dict[str, Any]:
-    return json.loads((files(__package__) / "tables.json").read_text(encoding="utf-8"))
+    return json.loads((files("muc.paper") / "tables.json").read_text(encoding="utf-8"))
 
 
 def reference_rows(data: str, algorithm: str, architecture: str, forget_fraction: float) -> dict[str, dict[str, Any]]:

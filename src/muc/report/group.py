@@ -55,8 +55,10 @@ class Entry:
     variant: str
     """The settings that tell it from the method's other entries; empty where there is only one."""
     records: tuple[Record, ...]
+    retrains: tuple[Record | None, ...]
+    """The Retrain that each record is judged by: that of its own seed, where there is one."""
     gaps: tuple[dict[str, float] | None, ...]
-    """Each record's gaps to the Retrain of its own seed; None where there is no such Retrain."""
+    """Each record's gaps to that Retrain."""
 
     @property
     def approximate(self) -> bool:
@@ -71,6 +73,18 @@ class Entry:
 
     def gap(self, name: str) -> Stat | None:
         return stat(g.get(name) for g in self.gaps if g)
+
+    def average_gap_of_means(self) -> float | None:
+        """AG as the paper computes it: between means over trials. Never above the mean of the trials' own AGs."""
+        pairs = [
+            (r["metrics"], t["metrics"])
+            for r, t, g in zip(self.records, self.retrains, self.gaps, strict=True)
+            if t and g
+        ]
+        if len(pairs) < 2:
+            return None
+        mine, exact = ({m: statistics.fmean(p[side][m] for p in pairs) for m in METRICS} for side in (0, 1))
+        return gaps(mine, exact)["AG"]
 
     def by_seed(self, name: str) -> dict[Any, float]:
         """{seed: the metric's value}, for differences within a seed."""
@@ -106,7 +120,9 @@ def compare(records: list[Record]) -> list[Comparison]:
 
 def check(record: Record) -> None:
     if missing := [name for name in REQUIRED if name not in record]:
-        raise UserError(f"an evaluation record of {record.get('run', 'a run')} has no '{missing[0]}'; evaluate it again")
+        raise UserError(
+            f"an evaluation record of {record.get('run', 'a run')} has no '{missing[0]}'; evaluate it again"
+        )
     check_version(record.get("format_version", 1), Path(str(record["run"])))
 
 
@@ -117,7 +133,9 @@ def _entries(records: list[Record]) -> tuple[Entry, ...]:
     for method in methods:
         for variant, group in _variants([r for r in records if r["method"] == method]):
             group.sort(key=lambda r: str(r["seed"]))
-            found.append(Entry(method, variant, tuple(group), tuple(_gaps(r, retrains) for r in group)))
+            exact = [None if method == "retrain" else _retrain_of(r, retrains) for r in group]
+            found_gaps = tuple(_gaps(r, e) for r, e in zip(group, exact, strict=True))
+            found.append(Entry(method, variant, tuple(group), tuple(exact), found_gaps))
     return tuple(found)
 
 
@@ -155,21 +173,20 @@ def _sortable(value: Any) -> tuple[bool, float, str]:
     return (not number, float(value) if number else 0.0, str(value))
 
 
-def _gaps(record: Record, retrains: list[Record]) -> dict[str, float] | None:
-    """To the Retrain of the same seed: the one it was evaluated against, where there are several.
-
-    Without one at hand, the gaps that were stored with the record are taken.
-    """
-    if record["method"] == "retrain":
-        return None
+def _retrain_of(record: Record, retrains: list[Record]) -> Record | None:
+    """The Retrain of the same seed: the one it was evaluated against, where there are several."""
     same_seed = [r for r in retrains if r["seed"] == record["seed"]]
     named = [r for r in same_seed if record.get("against") == r["run"]]
-    if not same_seed:
-        return record.get("gaps")
-    retrain = (named or same_seed)[0]
-    if not (_complete(record) and _complete(retrain)):
+    return next(iter(named or same_seed), None)
+
+
+def _gaps(record: Record, retrain: Record | None) -> dict[str, float] | None:
+    """Without a Retrain at hand, the gaps that were stored with the record are taken."""
+    if record["method"] == "retrain":
         return None
-    return gaps(record["metrics"], retrain["metrics"])
+    if retrain is None:
+        return record.get("gaps")
+    return gaps(record["metrics"], retrain["metrics"]) if _complete(record) and _complete(retrain) else None
 
 
 def _complete(record: Record) -> bool:

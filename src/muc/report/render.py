@@ -2,7 +2,9 @@
 
 from html import escape
 from io import StringIO
+from typing import Literal
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -10,6 +12,7 @@ from rich.text import Text
 from muc.report.tables import Cell, Mark, Table
 
 PAPER_ROW = "paper"
+WIDE = 8  # LaTeX tables with more columns are shrunk to the width of the text
 
 _MARKDOWN_MARKS: dict[Mark, str] = {"best": "**", "second": "*", "": ""}
 _LATEX_MARKS: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\textit{%s}", "": "%s"}
@@ -44,16 +47,16 @@ def paper_line(row: tuple[Cell, ...]) -> list[str] | None:
 
 def markdown(table: Table) -> str:
     """A GitHub-style table; the best is bold, the second italic."""
-    lines = [f"### {_markdown(table.title)}", "", _markdown(table.caption), ""]
-    lines.append(_markdown_row([_markdown(c) for c in table.columns]))
+    lines = [f"### {markdown_text(table.title)}", "", markdown_text(table.caption), ""]
+    lines.append(_markdown_row([markdown_text(c) for c in table.columns]))
     lines.append(_markdown_row(["---", *["---:"] * (len(table.columns) - 1)]))
     for row in table.rows:
         marks = [_MARKDOWN_MARKS[cell.mark] for cell in row]
         lines.append(
-            _markdown_row([f"{m}{_markdown(value_with_gap(c))}{m}" for c, m in zip(row, marks, strict=True)])
+            _markdown_row([f"{m}{markdown_text(value_with_gap(c))}{m}" for c, m in zip(row, marks, strict=True)])
         )
         if (below := paper_line(row)) is not None:
-            lines.append(_markdown_row([f"↳ {below[0]}", *map(_markdown, below[1:])]))
+            lines.append(_markdown_row([f"↳ {below[0]}", *map(markdown_text, below[1:])]))
     return "\n".join(lines) + "\n"
 
 
@@ -61,34 +64,41 @@ def _markdown_row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _markdown(text: str) -> str:
-    return "".join(f"\\{c}" if c in _MARKDOWN_SPECIAL else c for c in _one_line(text))
+def markdown_text(text: str) -> str:
+    """With everything escaped that Markdown would take for more than text."""
+    return "".join(f"\\{c}" if c in _MARKDOWN_SPECIAL else c for c in one_line(text))
 
 
 def latex(table: Table) -> str:
     """A floating table for the packages booktabs and graphicx; the best is bold, the second italic."""
-    body = []
-    for row in table.rows:
-        body.append(_latex_row([_LATEX_MARKS[c.mark] % _latex(value_with_gap(c)) for c in row]))
-        if (below := paper_line(row)) is not None:
-            body.append(_latex_row([rf"\quad {below[0]}", *map(_latex, below[1:])]))
+    wide = len(table.columns) > WIDE
     return "\n".join(
         [
             r"\begin{table}[ht]",
             r"\centering",
             rf"\caption{{{_latex(table.title)}. {_latex(table.caption)}}}",
-            r"\resizebox{\textwidth}{!}{%",
+            *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
             rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
             r"\toprule",
             _latex_row([_latex(c) for c in table.columns]),
             r"\midrule",
-            *body,
+            *(line for row in table.rows for line in _latex_lines(row)),
             r"\bottomrule",
-            r"\end{tabular}}",
+            r"\end{tabular}" + ("}" if wide else ""),
             r"\end{table}",
             "",
         ]
     )
+
+
+def _latex_lines(row: tuple[Cell, ...]) -> list[str]:
+    """Values, their gaps below them, and the paper's values."""
+    lines = [_latex_row([_LATEX_MARKS[c.mark] % _latex(c.text) for c in row])]
+    if any(c.gap for c in row):
+        lines.append(_latex_row([f"({_latex(c.gap)})" if c.gap else "" for c in row]))
+    if (below := paper_line(row)) is not None:
+        lines.append(_latex_row([rf"\quad {below[0]}", *map(_latex, below[1:])]))
+    return lines
 
 
 def _latex_row(cells: list[str]) -> str:
@@ -96,56 +106,88 @@ def _latex_row(cells: list[str]) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in _one_line(text))
+    return "".join(_LATEX.get(c, c) for c in one_line(text))
 
 
 def html(table: Table) -> str:
-    """A table element with its caption; gaps and the paper's values stand below the value."""
+    """A table that scrolls sideways where it must, and its caption below; gaps stand under their values."""
     head = "".join(f'<th scope="col">{escape(c)}</th>' for c in table.columns)
-    body = "\n".join(_html_row(row) for row in table.rows)
+    body = "\n".join(_html_rows(row) for row in table.rows)
     return (
-        f"<table>\n<caption>{escape(table.caption)}</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f'<div class="sheet"><div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">\n'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>\n"
+        f'<p class="caption">{escape(table.caption)}</p></div>'
     )
 
 
-def _html_row(row: tuple[Cell, ...]) -> str:
+def _html_rows(row: tuple[Cell, ...]) -> str:
     marked = f' class="{row[0].mark}"' if row[0].mark else ""
-    below = '<span class="paper">paper</span>' if any(c.paper for c in row) else ""
-    first = f'<th scope="row">{_html_value(row[0])}{below}</th>'
-    return f"<tr{marked}>{first}{''.join(_html_cell(c) for c in row[1:])}</tr>"
+    values = f"<tr{marked}>{_html_cell(row[0], 'th')}{''.join(_html_cell(c, 'td') for c in row[1:])}</tr>"
+    if (below := paper_line(row)) is None:
+        return values
+    cells = "".join(f"<td>{escape(text)}</td>" for text in below[1:])
+    return (
+        f'{values}\n<tr class="{" ".join(filter(None, ("paper", row[0].mark)))}"><th scope="row">paper</th>{cells}</tr>'
+    )
 
 
-def _html_cell(cell: Cell) -> str:
-    gap = "" if cell.gap is None else f'<span class="gap">({escape(cell.gap)})</span>'
-    paper = "" if cell.paper is None else f'<span class="paper">{escape(cell.paper)}</span>'
-    return f"<td>{_html_value(cell)}{gap}{paper}</td>"
-
-
-def _html_value(cell: Cell) -> str:
+def _html_cell(cell: Cell, element: Literal["th", "td"]) -> str:
     tag = {"best": "strong", "second": "em", "": "span"}[cell.mark]
-    return f'<{tag} class="value">{escape(cell.text)}</{tag}>'
+    gap = "" if cell.gap is None else f'<span class="gap">({_html_number(cell.gap)})</span>'
+    scope = ' scope="row"' if element == "th" else ""
+    return f'<{element}{scope}><{tag} class="value">{_html_number(cell.text)}</{tag}>{gap}</{element}>'
+
+
+def _html_number(text: str) -> str:
+    """The deviation smaller than the mean it belongs to."""
+    mean, between, deviation = escape(text).partition(" ± ")
+    return f"{mean}<small> ± {deviation}</small>" if between else mean
 
 
 def text(table: Table, width: int | None = None, colour: bool = False) -> str:
-    """For the terminal; `width` None takes the terminal's."""
+    """For the terminal (`width` None: as wide as it is); what does not fit beside goes below, with its row names."""
     console = Console(file=StringIO(), width=width, force_terminal=colour, color_system="auto" if colour else None)
     with console.capture() as capture:
-        console.print(rich_table(table))
+        console.print(Text(table.title, style="bold"))
+        for part in _parts(table, console.width):
+            console.print(part)
+            console.print()
+        console.print(Text(table.caption, style="dim"))
     return capture.get()
 
 
-def rich_table(table: Table) -> RichTable:
-    """Text objects, not markup: a name like [red] stays what it is."""
-    made = RichTable(title=Text(table.title), caption=Text(table.caption), caption_justify="left", pad_edge=False)
-    for i, column in enumerate(table.columns):
-        made.add_column(Text(column), justify="right" if i else "left", no_wrap=i > 0)
-    for row in table.rows:
-        made.add_row(*(Text(value_with_gap(c), style=_RICH_MARKS[c.mark]) for c in row))
-        if (below := paper_line(row)) is not None:
-            made.add_row(*(Text(f"  {b}" if i == 0 else b, style="dim") for i, b in enumerate(below)))
+def _parts(table: Table, width: int) -> list[RichTable]:
+    lines = [line for row in table.rows for line in _terminal_lines(row)]
+    widths = [
+        max(len(part) for cell in (name, *(line[i].plain for line in lines)) for part in cell.split("\n"))
+        for i, name in enumerate(table.columns)
+    ]
+    chunks: list[list[int]] = [[]]
+    for i in range(1, len(widths)):
+        used = widths[0] + sum(widths[j] + 2 for j in chunks[-1])
+        if chunks[-1] and used + widths[i] + 2 > width - 2:
+            chunks.append([])
+        chunks[-1].append(i)
+    return [_rich_table(table.columns, lines, [0, *chunk]) for chunk in chunks]
+
+
+def _rich_table(columns: tuple[str, ...], lines: list[list[Text]], shown: list[int]) -> RichTable:
+    made = RichTable(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for i in shown:
+        made.add_column(Text(columns[i]), justify="right" if i else "left")
+    for line in lines:
+        made.add_row(*(line[i] for i in shown))
     return made
 
 
-def _one_line(text: str) -> str:
+def _terminal_lines(row: tuple[Cell, ...]) -> list[list[Text]]:
+    """Text objects, not markup: a name like [red] stays what it is."""
+    lines = [[Text(c.text if c.gap is None else f"{c.text}\n({c.gap})", style=_RICH_MARKS[c.mark]) for c in row]]
+    if (below := paper_line(row)) is not None:
+        lines.append([Text(f"  {b}" if i == 0 else b, style="dim") for i, b in enumerate(below)])
+    return lines
+
+
+def one_line(text: str) -> str:
+    """A line break would end a row or begin a paragraph."""
     return " ".join(text.split())

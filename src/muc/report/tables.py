@@ -6,8 +6,8 @@ from typing import Any, Literal
 from muc import paper
 from muc.evaluate.gaps import METRICS
 from muc.report.group import Comparison, Entry, Record, Stat, compare
-from muc.report.noise import noise_of
-from muc.report.words import entry_name, setting_name, trials
+from muc.report.noise import Noise, noise_of
+from muc.report.words import entry_name, seed_count, setting_name
 
 MISSING = "n/a"
 NOT_MEANT = "–"
@@ -52,9 +52,7 @@ def results_table(comparison: Comparison) -> Table:
     printed, scores = paper.reference_rows(*where), paper.forgetting_scores(*where)
     marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     most = max(len(e.records) for e in comparison.entries)
-    rows = [
-        _results_row(e, most, marks.get(id(e), ""), _paper_cells(e, printed, scores)) for e in comparison.entries
-    ]
+    rows = [_results_row(e, most, marks.get(id(e), ""), _paper_cells(e, printed, scores)) for e in comparison.entries]
     return Table(
         title=f"How close to Retrain: {setting_name(s)}",
         caption=_results_caption(comparison, bool(printed)),
@@ -64,12 +62,16 @@ def results_table(comparison: Comparison) -> Table:
 
 
 def _results_caption(comparison: Comparison, with_paper: bool) -> str:
+    seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
     several = any(len(e.records) > 1 for e in comparison.entries)
-    spread = ", mean ± standard deviation" if several else ""
     text = (
-        f"Over {trials(comparison)}{spread}. In brackets: the gap to Retrain of the same seed; the goal is to match "
-        "Retrain, so smaller gaps are better. AG, AG cls and AGP average the gaps."
+        f"Over {seeds}{', mean ± standard deviation' if several else ''}. In brackets: the gap to Retrain of the same "
+        "seed; the goal is to match Retrain, so smaller gaps are better. AG, AG cls and AGP average the gaps."
     )
+    if any(e.average_gap_of_means() is not None for e in comparison.entries):
+        text += (
+            " 'Of means' is AG between means over seeds, in which chance partly cancels; the paper's is of that kind."
+        )
     return f"{text} {_paper_note(comparison)}" if with_paper else text
 
 
@@ -88,6 +90,7 @@ def _paper_note(comparison: Comparison) -> str:
 
 def _results_row(entry: Entry, most: int, mark: Mark, printed: dict[str, str]) -> tuple[Cell, ...]:
     name = entry_name(entry) + (f" [n = {len(entry.records)}]" if len(entry.records) < most else "")
+    of_means = entry.average_gap_of_means()
 
     def cell(column: str, stat: Stat | None, digits: int, gap: str | None = None, mark: Mark = "") -> Cell:
         return Cell(number(stat, digits), gap, printed.get(column), mark)
@@ -97,8 +100,12 @@ def _results_row(entry: Entry, most: int, mark: Mark, printed: dict[str, str]) -
         cell("FS", entry.metric("FS"), 4),
         *(cell(m, entry.metric(m), 2, _gap_text(entry, f"{m}_gap")) for m in METRICS),
         *(
-            _only_with_gaps(entry, cell(column, entry.gap(key), 2, mark=mark if key == "AG" else ""))
-            for column, key in (("AG", "AG"), ("AG cls", "AG_classifier"), ("AGP", "AGP"))
+            Cell(NOT_MEANT) if entry.method == "retrain" else cell(column, entry.gap(key), 2, below, marked)
+            for column, key, below, marked in (
+                ("AG", "AG", None if of_means is None else f"of means {of_means:.2f}", mark),
+                ("AG cls", "AG_classifier", None, ""),
+                ("AGP", "AGP", None, ""),
+            )
         ),
         # The original's time is that of its training: no unlearning took place.
         Cell(NOT_MEANT) if entry.method == "pretrain" else cell("RTE (min)", entry.metric("RTE_minutes"), 2),
@@ -108,10 +115,6 @@ def _results_row(entry: Entry, most: int, mark: Mark, printed: dict[str, str]) -
 
 def _gap_text(entry: Entry, key: str) -> str | None:
     return None if entry.method == "retrain" else number(entry.gap(key), 2)
-
-
-def _only_with_gaps(entry: Entry, cell: Cell) -> Cell:
-    return Cell(NOT_MEANT) if entry.method == "retrain" else cell
 
 
 def _paper_cells(entry: Entry, rows: dict[str, dict[str, Any]], scores: dict[str, float]) -> dict[str, str]:
@@ -156,19 +159,13 @@ def noise_table(comparison: Comparison) -> Table | None:
     if noise is None:
         return None
 
-    def ratios(gap: dict[str, float | None]) -> tuple[Cell, ...]:
-        found = [None if gap[m] is None or not noise.sd.get(m) else gap[m] / noise.sd[m] for m in METRICS]
-        known = [r for r in found if r is not None]
-        mean = sum(known) / len(known) if known else None
-        return tuple(Cell(MISSING if r is None else f"{r:.1f}×") for r in (*found, mean))
-
     floor = (Cell("Noise floor (points)"), *(Cell(f"{noise.sd[m]:.2f}") for m in METRICS), Cell(NOT_MEANT))
-    pairs = (Cell("Retrain vs Retrain"), *ratios({m: noise.between[f"{m}_gap"] for m in METRICS}))
+    pairs = (Cell("Retrain vs Retrain"), *_ratios({m: noise.between[f"{m}_gap"] for m in METRICS}, noise))
     rows = [floor, pairs]
     for entry in comparison.entries:
         stats = {m: entry.gap(f"{m}_gap") for m in METRICS}
         if entry.method != "retrain" and any(stats.values()):
-            rows.append((Cell(entry_name(entry)), *ratios({m: s.mean if s else None for m, s in stats.items()})))
+            rows.append((Cell(entry_name(entry)), *_ratios({m: s.mean for m, s in stats.items() if s}, noise)))
     return Table(
         title=f"Gaps against chance: {setting_name(comparison.setting)}",
         caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds. "
@@ -177,6 +174,13 @@ def noise_table(comparison: Comparison) -> Table | None:
         columns=("Method", *METRICS, "Mean"),
         rows=tuple(rows),
     )
+
+
+def _ratios(gap: dict[str, float], noise: Noise) -> tuple[Cell, ...]:
+    """Gaps over the noise floor and their mean; a metric that does not vary at all has no ratio."""
+    found = {m: gap[m] / noise.sd[m] for m in METRICS if m in gap and noise.sd.get(m)}
+    mean = sum(found.values()) / len(found) if found else None
+    return tuple(Cell(MISSING if r is None else f"{r:.1f}×") for r in (*map(found.get, METRICS), mean))
 
 
 def number(stat: Stat | None, digits: int) -> str:

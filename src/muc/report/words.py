@@ -1,6 +1,6 @@
 """The words of tables and pages: names of methods and settings, and what each column means."""
 
-from muc.report.group import Comparison, Entry, Setting
+from muc.report.group import Entry, Setting, Stat
 
 METHODS = {
     "pretrain": "Original",
@@ -15,7 +15,10 @@ DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "glyphs"
 ALGORITHMS = {"simclr": "SimCLR", "moco": "MoCo", "clip": "CLIP"}
 
 GLOSSARY = (
-    ("Retrain", "A model trained again from the start without the images to forget: exact unlearning. It is the target."),
+    (
+        "Retrain",
+        "A model trained again from the start without the images to forget: exact unlearning. It is the target.",
+    ),
     ("Original", "The model before unlearning, trained on everything."),
     (
         "gap",
@@ -86,12 +89,24 @@ def setting_name(setting: Setting) -> str:
     return " · ".join(parts)
 
 
-def trials(comparison: Comparison) -> str:
-    """How many seeds stand behind the numbers."""
-    n = max(len(e.seeds) for e in comparison.entries)
+def seed_count(n: int) -> str:
     return "one seed" if n == 1 else f"{n} seeds"
 
 
 def listing(names: list[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def minutes(value: float) -> str:
+    if value < 1:
+        return f"{60 * value:.3g} s"
+    return f"{value:.1f} min" if value < 120 else f"{value / 60:.1f} h"
+
+
+def signed(change: Stat) -> str:
+    return points(change.mean, "+")
+
+
+def points(value: float, sign: str = "-") -> str:
+    return f"{round(value, 2) + 0.0:{sign}.2f}".replace("-", "−")

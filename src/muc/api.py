@@ -1,0 +1,120 @@
+"""The library: pretrain, unlearn, evaluate and look on objects, for encoders of your own. Nothing touches the disk."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from muc import config
+from muc.audit import Embed
+from muc.data import ImageSet, forget_indices, plan_batches
+from muc.errors import UserError
+from muc.evaluate import white_box
+from muc.evaluate.features import embed
+from muc.models import ContrastiveModel
+from muc.progress import meter
+from muc.runtime import Runtime
+from muc.storage import Split
+from muc.train import Training
+from muc.unlearn import AlignmentCalibration, Method, Retrain
+
+
+def pretrain(
+    model: ContrastiveModel,
+    images: ImageSet,
+    optimisation: config.Optimisation | None = None,
+    views: config.Views | None = None,
+    *,
+    leave_out: Sequence[int] = (),
+    seed: int = 0,
+    runtime: config.Runtime | None = None,
+) -> ContrastiveModel:
+    """Train the model in place on all training images but `leave_out`, and return it."""
+    split = _split(images, leave_out)
+    settings = config.Pretraining(optimisation=optimisation or config.Optimisation(), views=views or config.Views())
+    return _train(model, Retrain(), images, split, settings, seed, runtime)
+
+
+def unlearn(
+    model: ContrastiveModel,
+    images: ImageSet,
+    forget: Sequence[int],
+    method: Method | None = None,
+    views: config.Views | None = None,
+    *,
+    batch_size: int = 512,
+    momentum: float = 0.9,
+    weight_decay: float = 5e-4,
+    seed: int = 0,
+    runtime: config.Runtime | None = None,
+) -> ContrastiveModel:
+    """A copy of the model that has forgotten the training images `forget` (indices); the original stays as it is."""
+    method = method or AlignmentCalibration()
+    if method.epochs is None or method.learning_rate is None:
+        raise UserError(
+            f"{type(method).__name__} trains from scratch; call muc.pretrain(fresh_model, leave_out=forget)"
+        )
+    optimisation = config.Optimisation(
+        epochs=method.epochs,
+        batch_size=batch_size,
+        learning_rate=method.learning_rate,
+        schedule="constant",
+        momentum=momentum,
+        weight_decay=weight_decay,
+    )
+    settings = config.Pretraining(optimisation=optimisation, views=views or config.Views())
+    return _train(deepcopy(model), method, images, _split(images, forget), settings, seed, runtime)
+
+
+def evaluate(
+    model: ContrastiveModel,
+    before: ContrastiveModel,
+    images: ImageSet,
+    forget: Sequence[int],
+    views: config.Views | None = None,
+    probe: config.Probe | None = None,
+    *,
+    seed: int = 0,
+    runtime: config.Runtime | None = None,
+) -> dict[str, Any]:
+    """All white-box metrics of a model that was to forget `forget`; `muc.gaps(a, b)` compares two such results."""
+    settings = replace(config.Pretraining(), views=views or config.Views(), probe=probe or config.Probe())
+    return white_box.evaluate(model, before, images, _split(images, forget), settings, Runtime(runtime), seed)
+
+
+def embedder(model: ContrastiveModel, runtime: config.Runtime | None = None) -> Embed:
+    """The model behind the black-box interface: uint8 images in, backbone features out, nothing else."""
+    resolved = Runtime(runtime)
+    model = model.to(resolved.device).eval()
+
+    def answer(images: np.ndarray) -> np.ndarray:
+        return embed(model, torch.from_numpy(images).to(resolved.device), resolved).cpu().numpy()
+
+    return answer
+
+
+def _split(images: ImageSet, forget: Sequence[int]) -> Split:
+    everyone = np.arange(len(images.train))
+    split = Split(seed=0, validation=everyone[:0], retain=everyone, unlearn=everyone[:0])
+    return forget_indices(split, forget) if len(forget) else split
+
+
+def _train(
+    model: ContrastiveModel,
+    method: Method,
+    images: ImageSet,
+    split: Split,
+    settings: config.Pretraining,
+    seed: int,
+    runtime: config.Runtime | None,
+) -> ContrastiveModel:
+    optimisation = settings.optimisation
+    plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, seed)
+    pixels = torch.from_numpy(images.train)
+    training = Training(model, method, pixels, plan, settings.views, optimisation, Runtime(runtime), seed)
+    with meter(type(method).__name__, optimisation.epochs) as progress:
+        training.run(lambda line: progress.advance(note=f"loss {line['loss']:.4f}"))
+    return model.eval()

@@ -1,0 +1,99 @@
+"""The whole story on embedded images: an encoder, a request for deletion, six ways to serve it, and what is seen.
+
+Several trials (seeds) run side by side, one core each, so that every number comes with its spread.
+"""
+
+import io
+import multiprocessing
+import os
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from muc import config
+from muc.progress import meter
+from muc.storage import RunFolder, read_json, write_json
+from muc.unlearn import METHODS
+from muc.unlearn.recipes import default_method
+
+FORGET = config.Request(forget_fraction=0.2)
+OWNER_IMAGES = 8  # as in the paper's heatmaps
+
+
+def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int | None = None) -> Path:
+    """Run all trials and write the report; a demo that was cut off goes on where it was. -> the page's path."""
+    settings = config.recipe("glyphs", algorithm)
+    if epochs is not None:
+        settings = replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))
+    trials = [out / f"seed{seed}" for seed in range(seeds)]
+    workers = min(seeds, len(os.sched_getaffinity(0)))
+    # Fresh processes: torch does not survive a fork of a process that has used its threads.
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        jobs = [pool.submit(run_trial, replace(settings, seed=seed), trial) for seed, trial in enumerate(trials)]
+        watch(jobs, trials, settings)
+        records = [record for job in jobs for record in job.result()]
+    from muc.report import write_report
+
+    seen = read_json(trials[0] / "looks.json")
+    thumbnails = [bytes.fromhex(text) for text in seen["thumbnails"]]
+    title = f"Unlearning {FORGET.describe()} from a {settings.model.algorithm} encoder of glyphs"
+    return write_report(records, out, title, seen["looks"], thumbnails)
+
+
+def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
+    """One seed: pretrain, serve the request with every method, evaluate, look. -> its records."""
+    from muc import compare, evaluation, runs
+
+    runtime = config.Runtime(device="cpu", threads=1)
+    original = RunFolder(out / "pretrain")
+    if not original.started:
+        runs.pretrain_run(settings, original.path, runtime)
+    elif not original.done:
+        runs.resume_run(original)
+    served = {
+        name: compare.serve(original, default_method(name, "glyphs"), FORGET, out / name, runtime) for name in METHODS
+    }
+    records = evaluation.evaluate_runs([original, *served.values()], served["retrain"], runtime)
+    write_json(out / "looks.json", look_at(original, served, runtime))
+    return records
+
+
+def look_at(original: RunFolder, served: dict[str, RunFolder], runtime: config.Runtime) -> dict[str, Any]:
+    """What the owner of the first images to forget sees of each method, through the black-box interface."""
+    from muc import runs
+    from muc.audit import look
+
+    images, rows = runs.open_images(original), served["retrain"].split().unlearn[:OWNER_IMAGES]
+    names = [images.train_names[i] for i in rows]
+    before = runs.embedder(original, runtime)
+    looks = {
+        name: look(before, runs.embedder(run, runtime), images.train[rows], before.views, names).to_json()
+        for name, run in served.items()
+    }
+    return {"looks": looks, "thumbnails": [png_of(image).hex() for image in images.train[rows]]}
+
+
+def png_of(pixels) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    array = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    Image.fromarray(array).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def watch(jobs: list[Future], trials: list[Path], settings: config.Pretraining) -> None:
+    """Show the epochs done over all trials until every job has ended."""
+    epochs = settings.optimisation.epochs
+    per_trial = epochs + sum(default_method(name, "glyphs").epochs or epochs for name in METHODS)
+    with meter(f"{len(trials)} trials", len(trials) * per_trial) as progress:
+        progress.start_at(epochs_done(trials))
+        while not all(job.done() for job in jobs):
+            time.sleep(0.5)
+            progress.advance(epochs_done(trials) - progress.done)
+
+
+def epochs_done(trials: list[Path]) -> int:
+    return sum(path.read_bytes().count(b"\n") for trial in trials for path in trial.glob("*/metrics.jsonl"))

@@ -1,0 +1,119 @@
+"""A run's encoder in the forms that other programs read."""
+
+import json
+import warnings
+from importlib.util import find_spec
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from muc import config, storage
+from muc.errors import UserError, check_name
+from muc.models.backbones import build_backbone
+from muc.models.naming import Naming
+from muc.runs import parent_of, pretraining_of
+from muc.storage import RunFolder
+
+
+def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
+    """Write the backbone of a finished run as `to`, one of FORMATS. The data it was trained on is not needed."""
+    check_name("format", to, FORMATS)
+    out = Path(out)
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; give the name of a file")
+    if out.exists() and not force:
+        raise UserError(f"{out} exists; give another --out, or --force to replace it")
+    settings = pretraining_of(run).model
+    backbone = {k.removeprefix("backbone."): v for k, v in run.load_model().items() if k.startswith("backbone.")}
+    write = FORMATS[to]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write(run, settings, backbone, out)
+    except OSError as error:
+        raise UserError(f"cannot write {out} ({error.strerror}); give another --out") from None
+    return out
+
+
+def write_safetensors(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
+    """The encoder of an imported run under the keys it came with, any other under plain ones."""
+    naming = source_naming(run)
+    storage.save_tensors(out, naming.outward(backbone), describe(run, settings, backbone))
+
+
+def write_torchvision(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
+    """Keys for torchvision's ResNet of that name, once its conv1 is a 3x3 convolution of stride 1 and padding 1 and its
+    maxpool an nn.Identity: load_state_dict(..., strict=False) then misses the classifier `fc` alone."""
+    if not settings.architecture.startswith("resnet"):
+        raise UserError(f"torchvision has no {settings.architecture}; export {run} to safetensors or onnx instead")
+    storage.save_tensors(out, backbone, describe(run, settings, backbone))
+
+
+def write_onnx(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
+    """Input 'images' (batch, channels, height, width), normalised; output 'features' (batch, d)."""
+    if missing := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
+        raise UserError(f"exporting to onnx needs {' and '.join(missing)}: pip install 'muc[onnx]'")
+    channels, size = input_shape(settings.architecture, backbone)
+    # Without groups: in evaluation MoCo's grouped batch norm is the ordinary one, and its weights have the same names.
+    network, _ = build_backbone(settings.architecture, channels, size or 32)
+    network.load_state_dict(backbone)
+    axes: dict[int, Any] = {0: torch.export.Dim("batch")}
+    if size is None:
+        axes |= {2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)  # torch 2.11's own code
+        program = torch.onnx.export(
+            network.eval(),
+            (torch.zeros(2, channels, size or 32, size or 32),),
+            input_names=["images"],
+            output_names=["features"],
+            dynamic_shapes=(axes,),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None, "only the old exporter returns nothing"
+    program.model.metadata_props["muc"] = json.dumps(describe(run, settings, backbone))
+    with storage.replacing(out) as f:
+        f.write(program.model_proto.SerializeToString())
+
+
+FORMATS = {"safetensors": write_safetensors, "onnx": write_onnx, "torchvision": write_torchvision}
+
+
+def input_shape(architecture: str, backbone: dict[str, Tensor]) -> tuple[int, int | None]:
+    """(channels, image size) from the weights; convolutional networks take images of any size."""
+    inputs = backbone[{"mlp": "1.weight", "convnet": "0.weight"}.get(architecture, "conv1.weight")].shape[1]
+    if architecture != "mlp":
+        return inputs, None
+    channels = 1 if isqrt(inputs) ** 2 == inputs else 3  # three times a square is no square
+    return channels, isqrt(inputs // channels)
+
+
+def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]) -> dict[str, Any]:
+    """What a file must say to be used without the run it came from."""
+    values = run.config()
+    channels, _ = input_shape(settings.architecture, backbone)
+    mean, std = (config.IMAGENET_MEAN, config.IMAGENET_STD) if channels == 3 else ((0.5,), (0.5,))
+    return {
+        "architecture": settings.architecture,
+        "algorithm": settings.algorithm,
+        "input": {"channels": channels, "scaled_to": [0, 1], "mean": mean, "std": std},
+        "method": values.get("method"),
+        "model_sha256": run.result()["model_sha256"],
+        "ancestry": values["ancestry"],
+    }
+
+
+def source_naming(run: RunFolder) -> Naming:
+    """The naming an imported encoder came with; unlearning in between does not change it."""
+    values = run.config()
+    first = [*values["ancestry"], values][0]
+    if first["kind"] != "import":
+        return Naming()  # not asked of the parents, which may be gone
+    origin: RunFolder | None = run
+    while (parent := parent_of(origin)) is not None:
+        origin = parent
+    source = origin.config()["source"]
+    return Naming(prefix=source["prefix"], style=source["style"], norm_splits=source["norm_splits"])

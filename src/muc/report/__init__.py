@@ -1,0 +1,6 @@
+"""Result files -> tables, figures and one self-contained page. Imports no torch."""
+
+from muc.report.build import write_report
+from muc.report.tables import Cell, Table, tables
+
+__all__ = ["Cell", "Table", "tables", "write_report"]

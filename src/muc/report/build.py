@@ -1,0 +1,36 @@
+"""Writing a report: one folder with the page, the tables for papers and READMEs, and the records behind them."""
+
+from pathlib import Path
+from typing import Any
+
+from muc.errors import UserError
+from muc.report import render
+from muc.report.page import page
+from muc.report.tables import tables
+from muc.storage import write_json, write_text
+
+TITLE = "Unlearning report"
+PAGE, MARKDOWN, LATEX, RESULTS = "report.html", "tables.md", "tables.tex", "results.json"
+
+
+def write_report(
+    records: list[dict[str, Any]],
+    out: Path,
+    title: str = TITLE,
+    looks: dict[str, dict[str, Any]] | None = None,
+    thumbnails: list[bytes] | None = None,
+) -> Path:
+    """Write report.html, tables.md, tables.tex and results.json into `out`; -> the page's path.
+
+    `records` are those of muc.evaluation, of any number of settings, methods and seeds. `looks` are audit looks
+    (as JSON) by method, all at the same images; `thumbnails` are these images, encoded as PNG or JPEG.
+    """
+    if not records:
+        raise UserError("there are no evaluation records to report; first: muc evaluate RUN --against RETRAIN_RUN")
+    text = page(records, title, looks, thumbnails)  # everything is made before anything is written
+    made = tables(records)
+    write_json(out / RESULTS, records)
+    write_text(out / MARKDOWN, f"# {render.markdown_text(title)}\n\n" + "\n".join(map(render.markdown, made)))
+    write_text(out / LATEX, "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(map(render.latex, made)))
+    write_text(out / PAGE, text)
+    return out / PAGE

@@ -1,0 +1,126 @@
+"""Charts of one setting: how far each method is from Retrain and why, and how it treats the images to forget."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from muc.evaluate.gaps import METRICS
+from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png
+from muc.report.group import Comparison, Entry
+from muc.report.noise import noise_of
+from muc.report.words import entry_name, method_name
+
+
+def gap_chart(comparison: Comparison) -> bytes | None:
+    """PNG: a bar for each method, as long as its average gap, made up of what each metric adds; ± SD over seeds."""
+    entries = [e for e in comparison.entries if e.method != "retrain" and e.gap("AG")]
+    if not entries:
+        return None
+    figure = Figure(figsize=(10, 0.52 * len(entries) + 1.9), layout="constrained")
+    ax = figure.subplots()
+    left = np.zeros(len(entries))
+    totals = [g for e in entries if (g := e.gap("AG"))]
+    longest = max(g.mean + (g.sd or 0) for g in totals)
+    for metric, colour in zip(METRICS, PALETTE, strict=True):
+        share = np.array([_mean(e, f"{metric}_gap") / len(METRICS) for e in entries])
+        ax.barh(range(len(entries)), share, 0.62, left, color=colour, edgecolor="white", linewidth=1, label=metric)
+        for y, (start, width, total) in enumerate(zip(left, share, totals, strict=True)):
+            room = min(width, total.mean - (total.sd or 0) - start)  # what the error bar leaves free
+            if room > 0.055 * longest:
+                ink = "white" if colour == PALETTE[0] else "black"
+                ax.text(start + room / 2, y, metric, ha="center", va="center", fontsize=8, color=ink)
+        left += share
+    for y, entry in enumerate(entries):
+        _total(ax, y, entry, longest)
+    if (noise := noise_of(comparison)) is not None:
+        ax.axvline(noise.between["AG"], color=INK, linestyle=(0, (4, 3)), linewidth=1.3)
+        at = (noise.between["AG"], 1.0)
+        note = "two Retrains with different seeds"
+        ax.annotate(note, at, (4, 3), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=9)
+    ax.set_yticks(range(len(entries)), [plain(entry_name(e)) for e in entries], fontsize=10, color=INK)
+    ax.set_ylim(len(entries) - 0.45, -0.55)
+    ax.set_xlim(0, 1.17 * longest)
+    ax.set_xlabel("average gap to Retrain, percentage points (shorter is closer)", color=MUTED)
+    figure.legend(ncols=5, loc="outside lower right", frameon=False, fontsize=9, handlelength=1)
+    _tidy(ax)
+    return png(figure)
+
+
+def _mean(entry: Entry, key: str) -> float:
+    found = entry.gap(key)
+    return found.mean if found else 0.0
+
+
+def _total(ax: Axes, y: int, entry: Entry, longest: float) -> None:
+    found = entry.gap("AG")
+    assert found is not None
+    if found.sd is not None:
+        ax.errorbar(found.mean, y, xerr=found.sd, color=INK, capsize=3.5, linewidth=1.3)
+    end = found.mean + (found.sd or 0) + 0.012 * longest
+    ax.text(end, y, f"{found.mean:.2f}", va="center", fontsize=10, fontweight="bold", color=INK)
+
+
+def alignment_histograms(comparison: Comparison) -> bytes | None:
+    """PNG: how alike two views of an image to forget look to each method's model, beside Retrain's and the original's.
+
+    None where the records hold no per-image values or no Retrain to compare with.
+    """
+    retrain, original = _alignments(comparison.entry("retrain")), _alignments(comparison.entry("pretrain"))
+    methods = [(e, values) for e in comparison.entries if e.approximate and len(values := _alignments(e))]
+    if not len(retrain) or not methods:
+        return None
+    everything = np.concatenate([retrain, original, *(values for _, values in methods)])
+    # A few strays must not squeeze the rest: the edges cut off one image in a thousand.
+    bins = np.linspace(*np.quantile(everything, [0.001, 0.999]), 41)
+    columns = min(3, len(methods))
+    rows = -(-len(methods) // columns)
+    figure = Figure(figsize=(10 if columns > 1 else 5, 2.5 * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for ax, (entry, values) in zip(axes.flat, methods, strict=False):
+        ax.hist(retrain, bins, density=True, color="#c3c8d0", label="Retrain")
+        if len(original):
+            ax.hist(original, bins, density=True, histtype="step", color=INK, linestyle=":", label="Original")
+        ax.hist(values, bins, density=True, histtype="step", color=PALETTE[0], linewidth=1.9, label="this method")
+        ax.set_title(plain(entry_name(entry)), fontsize=10.5, fontweight="bold", color=INK)
+        ax.set_yticks([])
+        _tidy(ax)
+        ax.tick_params(labelbottom=True)
+    for ax in axes.flat[len(methods) :]:
+        ax.set_visible(False)
+    figure.supxlabel("similarity of two views of an image to forget", fontsize=10, color=MUTED)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
+    return png(figure)
+
+
+def _alignments(entry: Entry | None) -> np.ndarray:
+    """Of all seeds together."""
+    parts = [(r.get("per_sample") or {}).get("alignment", []) for r in entry.records] if entry else []
+    return np.array([value for part in parts for value in part], dtype=float)
+
+
+def loss_curves(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> bytes:
+    """PNG: the loss over epochs of several runs, from the lines of their metrics.jsonl."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    ax = figure.subplots()
+    styles = ("-", "--", ":", "-.")
+    for i, (name, lines) in enumerate(curves.items()):
+        colour, style = PALETTE[i % len(PALETTE)], styles[(i // len(PALETTE) + i) % len(styles)]
+        epochs, loss = [line["epoch"] for line in lines], [line["loss"] for line in lines]
+        ax.plot(epochs, loss, style, color=colour, linewidth=1.8, label=plain(method_name(name)))
+    ax.set_xlabel("epoch", color=MUTED)
+    ax.set_ylabel("loss", color=MUTED)
+    ax.legend(frameon=False, fontsize=9)
+    _tidy(ax)
+    return png(figure)
+
+
+def _tidy(ax: Axes) -> None:
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(GRID)
+    ax.tick_params(length=0, colors=MUTED, labelsize=9)
+    ax.tick_params(axis="y", labelcolor=INK)
+    ax.grid(axis="x", color=GRID, linewidth=0.8)
+    ax.set_axisbelow(True)

@@ -1,0 +1,169 @@
+"""One self-contained HTML page from evaluation records: no scripts, nothing fetched, everything escaped."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from muc.report import figures, render
+from muc.report.group import Comparison, Entry, Record, compare, show
+from muc.report.summary import Summary, summarise
+from muc.report.tables import Table, tables_of
+from muc.report.words import GLOSSARY, entry_name, method_name, setting_name
+
+ENV_LABELS = {"muc": "muc", "python": "Python", "torch": "PyTorch", "platform": "System", "device": "Device"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with what it shows, for those who see it (caption) and those who do not (alt)."""
+
+    source: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One setting: its tables, each with the figure that belongs to it."""
+
+    heading: str
+    summary: Summary
+    blocks: list[tuple[str, Markup, Picture | None]]
+    facts: list[tuple[str, str]]
+    methods: list[tuple[str, str]]
+
+
+def page(
+    records: list[Record],
+    title: str,
+    looks: Mapping[str, Mapping[str, Any]] | None = None,
+    thumbnails: Sequence[bytes] | None = None,
+) -> str:
+    """The report as HTML text."""
+    environment = Environment(
+        loader=PackageLoader("muc.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    sections = [section(c) for c in compare(records)]
+    return environment.get_template("page.html.jinja").render(
+        title=title,
+        sections=sections,
+        pictures=look_pictures(looks or {}, thumbnails),
+        glossary=GLOSSARY,
+        environment=environment_facts(records),
+        runs=[(str(r["run"]), method_name(r["method"]), str(r["seed"])) for r in records],
+    )
+
+
+def section(comparison: Comparison) -> Section:
+    made = tables_of(comparison)
+    pictures = [_gap_picture(comparison), _alignment_picture(comparison), None]
+    return Section(
+        heading=setting_name(comparison.setting),
+        summary=summarise(comparison),
+        blocks=[(_short_title(t), Markup(render.html(t)), p) for t, p in zip(made, pictures, strict=False)],
+        facts=setting_facts(comparison),
+        methods=[(entry_name(e), method_facts(e)) for e in comparison.entries if method_facts(e)],
+    )
+
+
+def _short_title(table: Table) -> str:
+    """Without the setting, which is the section's heading."""
+    return table.title.split(": ", 1)[0]
+
+
+def _gap_picture(comparison: Comparison) -> Picture | None:
+    drawn = figures.gap_chart(comparison)
+    if drawn is None:
+        return None
+    shown = [(e, g) for e in comparison.entries if e.method != "retrain" and (g := e.gap("AG"))]
+    values = "; ".join(f"{entry_name(e)} {g.mean:.2f}" for e, g in shown)
+    return Picture(
+        figures.data_uri(drawn),
+        alt=f"Bar chart of the average gap to Retrain in percentage points: {values}.",
+        caption="Each bar is a method's average gap to Retrain; its pieces show which metric adds how much. Whiskers: "
+        "standard deviation over seeds. Left of the dashed line, a method is as close to Retrain as another Retrain.",
+    )
+
+
+def _alignment_picture(comparison: Comparison) -> Picture | None:
+    drawn = figures.alignment_histograms(comparison)
+    if drawn is None:
+        return None
+    return Picture(
+        figures.data_uri(drawn),
+        alt="Histograms, one for each method, of how alike two views of an image to forget look to the model, "
+        "over Retrain's histogram and the original's.",
+        caption="How alike two views of each image to forget look to the model (all seeds). Unlearning has worked as "
+        "exact unlearning would where the blue line follows the grey area.",
+    )
+
+
+def look_pictures(looks: Mapping[str, Mapping[str, Any]], thumbnails: Sequence[bytes] | None) -> list[Picture]:
+    """What each method did to the owner's images: all side by side, then one by one."""
+    made = []
+    if len(looks) > 1:
+        names = ", ".join(map(method_name, looks))
+        made.append(
+            Picture(
+                figures.data_uri(figures.gap_grid(looks, thumbnails)),
+                alt=f"Heatmaps of the change in similarity between the same images, one for each of: {names}.",
+                caption="The change each method made to the same images, on one scale. Framed: two views of the same "
+                "image (orange: the model finds them less alike than before). Elsewhere: views of different images.",
+            )
+        )
+    for method, look in looks.items():
+        made.append(
+            Picture(
+                figures.data_uri(figures.look_figure(look, thumbnails)),
+                alt=f"Heatmaps for {method_name(method)}: similarity between images before and after, and the change.",
+                caption=_look_caption(method, look),
+            )
+        )
+    return made
+
+
+def _look_caption(method: str, look: Mapping[str, Any]) -> str:
+    return (
+        f"{method_name(method)}. Two views of the same image: similarity {look['positive_alignment_before']:.3f} "
+        f"before, {look['positive_alignment_after']:.3f} after. Views of different images: "
+        f"{look['negative_alignment_before']:.3f} before, {look['negative_alignment_after']:.3f} after "
+        f"(mean over {look['view_pairs']} pairs of views)."
+    )
+
+
+def setting_facts(comparison: Comparison) -> list[tuple[str, str]]:
+    s, records = comparison.setting, [r for e in comparison.entries for r in e.records]
+    return [
+        ("Data", s.data),
+        ("Algorithm", s.algorithm),
+        ("Architecture", s.architecture),
+        ("Epochs of training", str(s.epochs)),
+        ("Images to forget", _values(r.get("forget_images") for r in records)),
+        ("Images kept", _values(r.get("retain_images") for r in records)),
+        ("Seeds", _values(r["seed"] for r in records)),
+    ]
+
+
+def method_facts(entry: Entry) -> str:
+    """The method's settings; several values where they were tuned for each seed."""
+    settings = [r.get("method_settings") or {} for r in entry.records]
+    names = [name for name in dict.fromkeys(n for s in settings for n in s) if name != "name"]
+    return ", ".join(f"{n} = {_values((s.get(n) for s in settings), ' / ')}" for n in names)
+
+
+def environment_facts(records: list[Record]) -> list[tuple[str, str]]:
+    """With what the runs were made; several values where they differ."""
+    known = [r.get("env") or {} for r in records]
+    facts = [(label, _values((e.get(key) for e in known), " / ")) for key, label in ENV_LABELS.items()]
+    dates = sorted(str(e["date"])[:10] for e in known if e.get("date"))
+    if dates:
+        facts.append(("Made", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"))
+    return [(label, value) for label, value in facts if value]
+
+
+def _values(values: Any, between: str = ", ") -> str:
+    """The different values, in the order they come."""
+    return between.join(dict.fromkeys(show(v) for v in values if v is not None))

@@ -1,0 +1,202 @@
+"""What the numbers of one setting say, in sentences for people who do not read tables. Nothing is made to shine."""
+
+from dataclasses import dataclass
+
+from muc.report.group import Comparison, Entry, Stat, stat
+from muc.report.noise import Noise, lead_of, noise_of
+from muc.report.tables import number
+from muc.report.words import entry_name, listing, minutes, points, seed_count, setting_name, signed
+
+SOMETHING = 0.02  # an AUC difference below this is called "hardly anything", however sure it is
+GUESSING = 52.0  # an attack that is right less often than this (%) is little better than a coin
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One number to see at first glance."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    heading: str
+    tiles: list[Tile]
+    paragraphs: list[str]
+
+
+def summarise(comparison: Comparison) -> Summary:
+    noise = noise_of(comparison)
+    paragraphs = [
+        " ".join(sentences).replace(" %", "\N{NO-BREAK SPACE}%")
+        for sentences in (_closest(comparison, noise), _cost(comparison), _something_to_forget(comparison))
+        if sentences
+    ]
+    return Summary(setting_name(comparison.setting), _tiles(comparison, noise), paragraphs)
+
+
+def _closest(c: Comparison, noise: Noise | None) -> list[str]:
+    ranked = c.ranked()
+    if not ranked and any(e.approximate for e in c.entries):
+        return [
+            "No Retrain run of the same seed is among these runs, so it cannot be said how close a method comes to "
+            "exact unlearning; the tables show the metrics alone."
+        ]
+    if not ranked:
+        return ["No approximate unlearning method was evaluated in this setting."]
+    best, gap = ranked[0], ranked[0].gap("AG")
+    assert gap is not None
+    name = entry_name(best)
+    what = "candidates" if any(e.variant for e in ranked) else "methods"
+    of = f"Of {len(ranked)} {what}, {name} came" if len(ranked) > 1 else f"{name} is the only method here; it came"
+    closest = "closest to" if len(ranked) > 1 else f"to within {number(gap, 2)} points of"
+    told = (
+        f": on average over the five metrics it is {number(gap, 2)} percentage points away" if len(ranked) > 1 else ""
+    )
+    return [
+        f"{of} {closest} Retrain, the model trained again without the images{told} ({seed_count(gap.n)}).",
+        *_unequal_seeds(ranked),
+        *_runner_up(ranked),
+        *_against_chance(ranked, gap, noise),
+        *_calibration(ranked),
+        *_selection(best, ranked),
+    ]
+
+
+def _unequal_seeds(ranked: list[Entry]) -> list[str]:
+    if len({tuple(map(str, e.seeds)) for e in ranked}) == 1:
+        return []
+    return ["The methods were not all run with the same seeds, so their averages are not of the same trials."]
+
+
+def _runner_up(ranked: list[Entry]) -> list[str]:
+    if len(ranked) < 2:
+        return []
+    first, second = ranked[:2]
+    gap, lead = second.gap("AG"), lead_of(first, second)
+    assert gap is not None
+    text = f"Next is {entry_name(second)} at {number(gap, 2)}."
+    if lead is None:
+        return [text, "With one common seed the order of the two may be chance."]
+    interval = f"{points(lead.mean)} points (95 % interval {points(lead.low)} to {points(lead.high)})"
+    if lead.clear:
+        return [text, f"The lead of {interval} holds over the {lead.seeds} seeds."]
+    return [text, f"The lead of {interval} is within the noise: {lead.seeds} seeds do not tell these two apart."]
+
+
+def _against_chance(ranked: list[Entry], gap: Stat, noise: Noise | None) -> list[str]:
+    if noise is None:
+        return ["There is no second Retrain seed, so it is not known how much of these gaps is chance."]
+    yardstick = noise.between["AG"]
+    text = f"Two Retrains with different seeds are {yardstick:.2f} points apart by the same measure"
+    within = [entry_name(e) for e in ranked if (g := e.gap("AG")) and g.mean <= yardstick]
+    if not within:
+        return [f"{text}; {entry_name(ranked[0])} is {gap.mean / max(yardstick, 1e-9):.1f} times as far from Retrain."]
+    if len(within) == 1:
+        return [f"{text}: {within[0]} is no further from Retrain than that."]
+    return [f"{text}: {listing(within)} are no further from Retrain than that; between them, differences are noise."]
+
+
+def _calibration(ranked: list[Entry]) -> list[str]:
+    """The paper's own method gets no silence when it does not win."""
+    place = next((i for i, e in enumerate(ranked) if e.method == "alignment_calibration"), None)
+    if not place:
+        return []
+    gap = ranked[place].gap("AG")
+    assert gap is not None
+    return [
+        f"Alignment Calibration, the paper's method, is not the closest here: number {place + 1} at {gap.mean:.2f}."
+    ]
+
+
+def _selection(best: Entry, ranked: list[Entry]) -> list[str]:
+    tried = sum(e.method == best.method for e in ranked)
+    if tried < 2:
+        return []
+    return [
+        f"It is the best of {tried} settings of its method, chosen by the very gap that is reported here; "
+        "expect a somewhat larger gap on a new request."
+    ]
+
+
+def _cost(c: Comparison) -> list[str]:
+    original, retrain, ranked = c.entry("pretrain"), c.entry("retrain"), c.ranked()
+    if not ranked:
+        return []
+    best, text = ranked[0], []
+    changes = [_change(best, original, metric) for metric in ("RA", "TA")]
+    if all(changes):
+        kept, test = (signed(change) for change in changes if change)
+        text.append(
+            f"Against the original model, {entry_name(best)} changes accuracy by {kept} points on kept images and by "
+            f"{test} on test images"
+        )
+        theirs = [_change(retrain, original, metric) for metric in ("RA", "TA")]
+        text[-1] += f" (Retrain: {' and '.join(signed(t) for t in theirs if t)})." if all(theirs) else "."
+    if times := _times(best, retrain):
+        mine, exact = times
+        text.append(f"It took {minutes(mine)}, Retrain {minutes(exact)}.")
+    return text
+
+
+def _change(entry: Entry | None, original: Entry | None, metric: str) -> Stat | None:
+    """Seed by seed, against the original."""
+    if entry is None or original is None:
+        return None
+    after, before = entry.by_seed(metric), original.by_seed(metric)
+    return stat(after[seed] - before[seed] for seed in after.keys() & before.keys())
+
+
+def _times(best: Entry, retrain: Entry | None) -> tuple[float, float] | None:
+    mine, exact = best.metric("RTE_minutes"), retrain.metric("RTE_minutes") if retrain else None
+    return (mine.mean, exact.mean) if mine and exact and mine.mean > 0 else None
+
+
+def _something_to_forget(c: Comparison) -> list[str]:
+    original, retrain = c.entry("pretrain"), c.entry("retrain")
+    before, target = (e.metric("unlearn_AUC") if e else None for e in (original, retrain))
+    if before is None or target is None:
+        return ["Whether there was anything to forget is not known: it takes the original and Retrain to tell."]
+    text = [
+        f"To the original model an image to forget looked more familiar than an unseen test image in "
+        f"{100 * before.mean:.1f} % of comparisons (50 % is chance); to Retrain in {100 * target.mean:.1f} %.",
+    ]
+    if before.mean - target.mean < max(SOMETHING, 2 * (target.sd or 0)):
+        text.append(
+            "So there was hardly anything to forget: the original already treats these images almost like images it "
+            "never saw, and small gaps say little about a method."
+        )
+    else:
+        text.append("So there was something to forget.")
+        best = c.ranked()[0] if c.ranked() else None
+        if best and (after := best.metric("unlearn_AUC")):
+            text.append(f"After {entry_name(best)} it is {100 * after.mean:.1f} %.")
+    attack = retrain.metric("EMIA_accuracy") if retrain else None
+    if attack and attack.mean < GUESSING:
+        text.append(
+            f"The attack behind EMIA is right in only {attack.mean:.1f} % of cases where guessing gives 50 %, so EMIA "
+            "and its gap are mostly noise here."
+        )
+    return text
+
+
+def _tiles(c: Comparison, noise: Noise | None) -> list[Tile]:
+    ranked, tiles = c.ranked(), []
+    if not ranked:
+        return []
+    best = ranked[0]
+    tiles.append(Tile("Closest to Retrain", entry_name(best), f"average gap {number(best.gap('AG'), 2)} points"))
+    if noise:
+        note = f"average gap by chance alone ({noise.seeds} seeds)"
+        tiles.append(Tile("Between two Retrains", f"{noise.between['AG']:.2f} points", note))
+    if change := _change(best, c.entry("pretrain"), "TA"):
+        exact = _change(c.entry("retrain"), c.entry("pretrain"), "TA")
+        note = "against the original" + (f" (Retrain {signed(exact)})" if exact else "")
+        tiles.append(Tile("Test accuracy", f"{signed(change)} points", note))
+    if times := _times(best, c.entry("retrain")):
+        ratio = times[1] / times[0]
+        faster = f"{ratio:.0f}× faster" if ratio >= 10 else f"{ratio:.1f}× faster" if ratio > 1 else "not faster"
+        tiles.append(Tile("Time", faster, f"{minutes(times[0])} instead of Retrain's {minutes(times[1])}"))
+    return tiles

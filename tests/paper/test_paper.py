@@ -1,0 +1,85 @@
+"""The paper's numbers: what is printed, and what is put right."""
+
+import pytest
+
+from muc import paper
+from muc.evaluate.gaps import METRICS, gaps
+
+SETTINGS = [
+    *[
+        (data, algorithm, "resnet18", f)
+        for data in ("cifar10", "cifar100")
+        for algorithm in ("moco", "simclr")
+        for f in (0.1, 0.5)
+    ],
+    ("svhn", "moco", "resnet18", 0.1),
+    ("cifar10", "moco", "resnet50", 0.1),
+]
+
+
+def test_alignment_calibration_of_the_first_table() -> None:
+    row = paper.reference_rows("cifar10", "moco", "resnet18", 0.1)["alignment_calibration"]
+    assert row["avg_gap"] == 0.92
+    assert (row["EMIA"], row["gaps"]["CMIA"], row["rte_minutes"], row["table"]) == (50.28, 2.88, 1.87, 2)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_gaps_follow_from_the_metrics(setting: tuple[str, str, str, float]) -> None:
+    rows = paper.reference_rows(*setting)
+    assert len(rows) == 6
+    for method in rows.keys() - {"retrain"}:
+        computed = gaps(rows[method], rows["retrain"])
+        assert rows[method]["avg_gap"] == pytest.approx(computed["AG"], abs=0.012), method
+        for metric in METRICS:
+            assert rows[method]["gaps"][metric] == pytest.approx(computed[f"{metric}_gap"], abs=0.012), (method, metric)
+
+
+@pytest.mark.parametrize(
+    ("setting", "method", "average"),
+    [
+        (("cifar10", "moco", "resnet18", 0.1), "gradient_ascent", 2.572),
+        (("cifar100", "moco", "resnet18", 0.1), "gradient_ascent", 4.286),
+        (("cifar10", "moco", "resnet50", 0.1), "finetune", 3.218),
+        (("cifar10", "moco", "resnet50", 0.1), "neggrad", 2.482),
+    ],
+)
+def test_misprinted_averages_are_computed(setting: tuple[str, str, str, float], method: str, average: float) -> None:
+    assert paper.reference_rows(*setting)[method]["avg_gap"] == pytest.approx(average, abs=1e-6)
+
+
+def test_the_misprinted_accuracy() -> None:
+    row = paper.reference_rows("cifar100", "moco", "resnet18", 0.1)["gradient_ascent"]
+    assert row["RA"] == 62.56
+    assert row["gaps"]["RA"] == pytest.approx(0.33)
+    printed = [r for r in paper.load()["tables"]["cifar100_10pct"]["rows"] if r["method"] == "gradient_ascent"]
+    assert 62.66 in [r["RA"] for r in printed]  # the file keeps what is printed
+
+
+def test_agp_agrees_with_the_paper() -> None:
+    printed = paper.load()["tables"]["agp"]["rows"]
+    for row in printed:
+        setting = (row["dataset"], row["algorithm"], row["architecture"], row["forget_fraction"])
+        assert paper.reference_rows(*setting)[row["method"]]["agp"] == pytest.approx(row["agp"], abs=0.015)
+
+
+def test_forgetting_scores() -> None:
+    assert paper.forgetting_scores("cifar10", "moco", "resnet18", 0.5)["neggrad"] == 0.1002
+    assert paper.forgetting_scores("cifar10", "simclr", "resnet18", 0.5) == {}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [("glyphs", "moco", "resnet18", 0.1), ("cifar10", "moco", "resnet18", 0.2), ("cifar10", "moco", "mlp", 0.1)],
+)
+def test_other_settings_have_no_reference(setting: tuple[str, str, str, float]) -> None:
+    assert paper.reference_rows(*setting) == {}
+
+
+def test_a_tenth_of_svhn_is_not_a_whole_number_of_images() -> None:
+    assert paper.reference_rows("svhn", "moco", "resnet18", round(6593 / 65931, 6))
+
+
+def test_what_is_loaded_may_be_changed() -> None:
+    paper.load()["tables"].clear()
+    paper.reference_rows("cifar10", "moco", "resnet18", 0.1)["retrain"]["RA"] = 0
+    assert paper.reference_rows("cifar10", "moco", "resnet18", 0.1)["retrain"]["RA"] == 89.54

@@ -1,0 +1,103 @@
+"""Figures: shared scales, readable values, names that cannot break the drawing."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+from report_records import look, record, thumbnails
+
+from muc.errors import UserError
+from muc.report import figures, heatmaps
+from muc.report.canvas import plain
+from muc.report.group import compare
+
+
+def size(png: bytes) -> tuple[int, int]:
+    with Image.open(BytesIO(png)) as image:
+        assert image.format == "PNG"
+        return image.size
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures before they become PNG."""
+    kept: list[Figure] = []
+    monkeypatch.setattr(heatmaps, "png", lambda figure: kept.append(figure) or b"")
+    return kept
+
+
+def limits(figure: Figure) -> list[tuple[float, float]]:
+    return [ax.images[0].get_clim() for ax in figure.axes if ax.images and not hasattr(ax, "_colorbar")]
+
+
+def test_before_and_after_share_a_scale_and_the_change_is_around_zero(drawn: list[Figure]) -> None:
+    given = look(4)
+    heatmaps.look_figure(given)
+    before, after, change = limits(drawn[0])
+    assert before == after
+    assert before == pytest.approx(
+        (np.min([given["before"], given["after"]]), np.max([given["before"], given["after"]]))
+    )
+    assert change[0] == -change[1] == pytest.approx(-np.abs(given["gap"]).max())
+
+
+def test_values_stand_in_the_cells_of_small_matrices_only(drawn: list[Figure]) -> None:
+    for n in (10, 11):
+        heatmaps.look_figure(look(n))
+    assert [len(figure.axes[0].texts) for figure in drawn] == [100, 0]
+    texts = [t.get_text() for t in drawn[0].axes[2].texts]
+    assert all(t[0] in "+−" or t == "0.00" for t in texts)
+    assert not any(t.get_text().startswith("+") for t in drawn[0].axes[0].texts)
+
+
+def test_methods_share_one_scale(drawn: list[Figure]) -> None:
+    strong = look(4, trace=-0.3)
+    heatmaps.gap_grid({"finetune": look(4), "alignment_calibration": strong})
+    first, second = limits(drawn[0])
+    assert first == second
+    assert second[1] == pytest.approx(np.abs(strong["gap"]).max())
+
+
+def test_hostile_names_are_drawn_as_text() -> None:
+    given = look(2) | {"names": [r"$\frac{", "日本<b>\n"]}
+    assert size(figures.look_figure(given))[0] > 500
+    assert plain("$x$ 日") == r"\$x\$ ?"
+    assert len(plain("a" * 99, 12)) == 12
+
+
+def test_thumbnails_are_checked() -> None:
+    assert size(figures.look_figure(look(3), thumbnails(3)))[0] > 500
+    with pytest.raises(UserError, match="2 thumbnails were given for 3 images"):
+        figures.look_figure(look(3), thumbnails(2))
+    with pytest.raises(UserError, match="thumbnail 2 cannot be read"):
+        figures.look_figure(look(2), [thumbnails(1)[0], b"no image"])
+
+
+def test_looks_at_different_images_do_not_mix() -> None:
+    with pytest.raises(UserError, match="different numbers of images"):
+        figures.gap_grid({"a": look(3), "b": look(4)})
+
+
+def test_charts_are_deterministic_png_or_nothing() -> None:
+    with_gaps, without = (
+        compare([record("retrain"), record("finetune")])[0],
+        compare([record("finetune", per_sample=None)])[0],
+    )
+    chart = figures.gap_chart(with_gaps)
+    assert chart is not None
+    assert chart == figures.gap_chart(with_gaps)
+    assert size(chart)[0] > 500
+    assert figures.gap_chart(without) is None
+    assert figures.alignment_histograms(without) is None
+    assert figures.alignment_histograms(with_gaps) is not None
+
+
+def test_loss_curves() -> None:
+    lines = [{"epoch": e, "loss": 1 / e} for e in (1, 2, 3)]
+    assert size(figures.loss_curves({"finetune": lines, "<b>$": lines}))[0] > 500
+
+
+def test_a_data_uri_is_the_picture() -> None:
+    assert figures.data_uri(b"abc") == "data:image/png;base64,YWJj"

@@ -1,0 +1,105 @@
+"""Tables -> Markdown, LaTeX, HTML, terminal: marks are shown and hostile names stay text."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report_records import records
+
+from muc.report import render
+from muc.report.tables import Cell, Table, tables
+
+HOSTILE = r'<script>alert("x")</script> & [red]50 % $\bf _a_ | # ~^{}\n'
+
+
+def table(name: str = "a") -> Table:
+    rows = (
+        (Cell(name, mark="best"), Cell("1.00 ± 0.10", gap="0.50", paper="1.20 (0.40)", mark="best")),
+        (Cell("b", mark="second"), Cell("2.00", mark="second")),
+        (Cell("c"), Cell("3.00")),
+    )
+    return Table("T", "C", ("Method", "AG"), rows)
+
+
+def test_markdown() -> None:
+    lines = render.markdown(table()).splitlines()
+    assert "| **a** | **1.00 ± 0.10 (0.50)** |" in lines
+    assert "| ↳ paper | 1.20 (0.40) |" in lines
+    assert "| *b* | *2.00* |" in lines
+
+
+def test_markdown_of_a_hostile_name_keeps_its_columns() -> None:
+    text = render.markdown(table(HOSTILE + "\nnext line"))
+    row = next(line for line in text.splitlines() if "alert" in line)
+    assert len(re.findall(r"(?<!\\)\|", row)) == 3
+    assert "<" not in text.replace(r"\<", "")
+    assert r"\*" not in row.split("|")[0]
+
+
+def test_latex() -> None:
+    lines = render.latex(table()).splitlines()
+    assert r"\textbf{a} & \textbf{1.00 $\pm$ 0.10} \\" in lines
+    assert r" & (0.50) \\" in lines
+    assert r"\quad paper & 1.20 (0.40) \\" in lines
+    assert r"\textit{b} & \textit{2.00} \\" in lines
+    assert r"\toprule" in lines
+
+
+def test_latex_escapes() -> None:
+    text = render.latex(table(r"50% of a_b & c#d ~{x}^2 \input{/etc/passwd} $y$"))
+    assert (
+        r"50\% of a\_b \& c\#d \textasciitilde{}\{x\}\textasciicircum{}2 "
+        r"\textbackslash{}input\{/etc/passwd\} \$y\$"
+    ) in text
+
+
+def test_latex_of_a_whole_table_has_balanced_rows() -> None:
+    made = tables(records(2))[0]
+    rows = [line for line in render.latex(made).splitlines() if line.endswith(r"\\")]
+    assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(made.columns) - 1}
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.opened.append(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_of_a_hostile_name() -> None:
+    tags = Tags()
+    tags.feed(render.html(table(HOSTILE)))
+    assert not tags.open
+    assert "script" not in tags.opened
+    assert "&lt;script&gt;" in render.html(table(HOSTILE))
+
+
+def test_html_marks() -> None:
+    text = render.html(table())
+    assert '<strong class="value">1.00<small> ± 0.10</small></strong>' in text
+    assert '<em class="value">2.00</em>' in text
+    assert "<td>1.20 (0.40)</td>" in text
+
+
+@pytest.mark.parametrize("width", [60, 100, 300])
+def test_terminal_shows_every_value_at_any_width(width: int) -> None:
+    made = tables(records(2))[0]
+    text = render.text(made, width)
+    assert max(map(len, text.splitlines())) <= width
+    for row in made.rows:
+        for cell in row:
+            assert cell.text in text
+    assert "…" not in text
+
+
+def test_terminal_markup_stays_text() -> None:
+    assert "[red]x[/red]" in render.text(table("[red]x[/red]"), 80)
+    assert "\x1b[" not in render.text(table(), 80)
+    assert "\x1b[1m" in render.text(table(), 80, colour=True)

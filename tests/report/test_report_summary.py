@@ -1,0 +1,103 @@
+"""The sentences: they must say what the numbers say, also when that is unwelcome."""
+
+from typing import Any
+
+import pytest
+from report_records import record
+
+from muc.report.group import compare
+from muc.report.noise import lead_of
+from muc.report.summary import summarise
+
+
+def made(method: str, gap: float, seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """A record whose AG is `gap` points from a Retrain made with gap 0; Retrains differ by `seed` points in EMIA."""
+    metrics = {"EMIA": 50 + seed + 5 * gap, "RA": 90.0, "TA": 85.0, "UA": 85.0, "CMIA": 40.0, "EMIA_accuracy": 60.0}
+    return record(method, seed, metrics=metrics | changes.pop("metrics", {}), **changes)
+
+
+def text(*records: dict[str, Any]) -> str:
+    (comparison,) = compare(list(records))
+    return " ".join(summarise(comparison).paragraphs).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def trials(gaps: dict[str, list[float]]) -> list[dict[str, Any]]:
+    return [made(method, gap, seed) for method, all_gaps in gaps.items() for seed, gap in enumerate(all_gaps)]
+
+
+def test_a_clear_winner() -> None:
+    said = text(*trials({"retrain": [0] * 4, "finetune": [2.0, 2.1, 1.9, 2.0], "alignment_calibration": [1.0] * 4}))
+    assert "Of 2 methods, Alignment Calibration came closest to Retrain" in said
+    assert "1.00 ± 0.00 percentage points away (4 seeds)" in said
+    assert "holds over the 4 seeds" in said
+    assert "not the closest" not in said
+
+
+def test_alignment_calibration_that_does_not_win_is_named() -> None:
+    said = text(*trials({"retrain": [0] * 2, "finetune": [1.0] * 2, "alignment_calibration": [2.0, 2.2]}))
+    assert "Fine-tune came closest" in said
+    assert "Alignment Calibration, the paper's method, is not the closest here: number 2 at 2.10" in said
+
+
+def test_a_lead_within_the_noise_is_said() -> None:
+    records = trials({"retrain": [0] * 3, "finetune": [1.0, 2.0, 1.5], "neggrad": [1.8, 1.1, 1.9]})
+    assert "is within the noise: 3 seeds do not tell these two apart" in text(*records)
+    (comparison,) = compare(records)
+    lead = lead_of(*comparison.ranked()[:2])
+    assert lead is not None
+    # By hand: differences 0.8, -0.9, 0.4; mean 0.1, SD 0.8888, t(0.975, 2) = 4.3027.
+    assert (lead.mean, lead.low, lead.high) == pytest.approx((0.1, 0.1 - 2.2079, 0.1 + 2.2079), abs=1e-3)
+
+
+def test_the_spread_between_retrains_is_the_yardstick() -> None:
+    # Retrains of seeds 0, 1, 2 differ by 1, 1 and 2 points of EMIA: an AG of (1 + 1 + 2) / 3 / 5 = 0.27.
+    near = text(*trials({"retrain": [0] * 3, "finetune": [0.2] * 3, "neggrad": [0.1] * 3}))
+    assert "Two Retrains with different seeds are 0.27 points apart" in near
+    assert "NegGrad and Fine-tune are no further from Retrain than that; between them, differences are noise" in near
+    far = text(*trials({"retrain": [0] * 3, "finetune": [0.8] * 3}))
+    assert "Fine-tune is 3.0 times as far from Retrain" in far
+
+
+def test_one_seed_proves_nothing() -> None:
+    said = text(made("retrain", 0), made("finetune", 1), made("neggrad", 2))
+    assert "may be chance" in said
+    assert "no second Retrain seed" in said
+
+
+def test_no_retrain_no_claim() -> None:
+    said = text(made("finetune", 1), made("pretrain", 1))
+    assert "cannot be said how close" in said
+    assert "closest" not in said
+    assert text(made("retrain", 0)).startswith("No approximate unlearning method")
+
+
+def test_a_search_admits_its_selection() -> None:
+    tried = [made("finetune", g, method_settings={"learning_rate": g}, run=f"r{g}") for g in (0.5, 1.0)]
+    said = text(made("retrain", 0), *tried)
+    assert "Fine-tune (learning_rate=0.5) came closest" in said
+    assert "best of 2 settings of its method" in said
+
+
+def test_what_is_lost_against_the_original() -> None:
+    original, retrain = made("pretrain", 3, metrics={"RA": 91.0, "TA": 86.5}), made("retrain", 0)
+    said = text(original, retrain, made("finetune", 1, metrics={"RA": 90.5, "TA": 84.0}))
+    assert "by −0.50 points on kept images and by −2.50 on test images (Retrain: −1.00 and −1.50)" in said
+
+
+@pytest.mark.parametrize(("auc", "expected"), [(0.60, "there was something"), (0.51, "hardly anything to forget")])
+def test_whether_there_was_something_to_forget(auc: float, expected: str) -> None:
+    retrain = made("retrain", 0, metrics={"unlearn_AUC": 0.5})
+    said = text(made("pretrain", 3, metrics={"unlearn_AUC": auc}), retrain, made("finetune", 1))
+    assert expected in said
+    assert f"{100 * auc:.1f} % of comparisons" in said
+
+
+def test_an_attack_that_guesses_is_named() -> None:
+    retrain = made("retrain", 0, metrics={"EMIA_accuracy": 50.9})
+    assert "EMIA and its gap are mostly noise" in text(made("pretrain", 2), retrain, made("finetune", 1))
+    assert "mostly noise" not in text(made("pretrain", 2), made("retrain", 0), made("finetune", 1))
+
+
+def test_unequal_seeds_are_said() -> None:
+    records = trials({"retrain": [0] * 3, "finetune": [1.0] * 3, "neggrad": [2.0] * 2})
+    assert "not all run with the same seeds" in text(*records)

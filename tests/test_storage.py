@@ -1,0 +1,296 @@
+"""Files survive what happens to files: flipped bits, cut ends, full disks, missing permissions, newer versions."""
+
+import errno
+import json
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muc import storage
+from muc.__main__ import main
+from muc.errors import UserError
+from muc.storage import RunFolder, Split, load_tensors, replacing, save_tensors, write_json
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
+SPLIT = Split(seed=3, validation=np.array([4, 1]), retain=np.array([0, 5, 2]), unlearn=np.array([3, 6]))
+
+
+def bits(value: torch.Tensor) -> bytes:
+    return value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> torch.Tensor:
+    """Any bits at all (NaN, infinities, negative zero among them) in any of the types a model has."""
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = draw(st.lists(st.integers(0, 3), max_size=3))
+    size = torch.Size(shape).numel() * dtype.itemsize
+    raw = draw(st.binary(min_size=size, max_size=size))
+    if dtype == torch.bool:
+        raw = bytes(b & 1 for b in raw)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if size else torch.empty(shape, dtype=dtype)
+
+
+def small_file(folder: Path) -> Path:
+    path = folder / "model.safetensors"
+    save_tensors(path, {"a": torch.tensor([1.5, -2.0]), "b": torch.tensor(7)}, {"kind": "test"})
+    return path
+
+
+@given(
+    values=st.dictionaries(st.text(st.characters(codec="ascii"), min_size=1, max_size=8), tensors(), max_size=4),
+    metadata=st.dictionaries(st.text(max_size=4), st.integers() | st.floats(allow_nan=False) | st.text(), max_size=3),
+)
+def test_what_is_saved_is_loaded_bit_for_bit(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, torch.Tensor], metadata: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.mktemp("tensors") / "t.safetensors"
+    save_tensors(path, values, metadata)
+    found, found_metadata = load_tensors(path)
+    assert found_metadata == metadata
+    assert found.keys() == values.keys()
+    for name, value in values.items():
+        assert found[name].dtype == value.dtype
+        assert found[name].shape == value.shape
+        assert bits(found[name]) == bits(value)
+
+
+def test_a_transposed_tensor_is_saved_as_what_it_shows(tmp_path: Path) -> None:
+    value = torch.arange(6.0).reshape(2, 3).T
+    save_tensors(tmp_path / "t", {"a": value}, {})
+    assert torch.equal(load_tensors(tmp_path / "t")[0]["a"], value)
+
+
+def test_the_digest_tells_tensors_and_metadata_apart(tmp_path: Path) -> None:
+    a, b = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5])
+    digests = {
+        save_tensors(tmp_path / "t", tensors, metadata)
+        for tensors, metadata in (
+            ({"x": a}, {}),
+            ({"x": b}, {}),
+            ({"y": a}, {}),
+            ({"x": a.view(torch.int32)}, {}),
+            ({"x": a[:, None]}, {}),
+            ({"x": a}, {"kind": "other"}),
+        )
+    }
+    assert len(digests) == 6
+    assert save_tensors(tmp_path / "t", {"x": a.clone()}, {}) in digests
+
+
+def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+    path = small_file(tmp_path)
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        for mask in (*(1 << bit for bit in range(8)), 0xFF):
+            damaged = bytearray(whole)
+            damaged[position] ^= mask
+            path.write_bytes(damaged)
+            with pytest.raises(UserError):
+                load_tensors(path)
+    path.write_bytes(whole)
+    load_tensors(path)
+
+
+def test_every_cut_is_found_and_so_is_anything_added(tmp_path: Path) -> None:
+    path = small_file(tmp_path)
+    whole = path.read_bytes()
+    for damaged in (*(whole[:length] for length in range(len(whole))), whole + b"\0"):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="damaged"):
+            load_tensors(path)
+
+
+def test_tensors_of_a_newer_version_ask_for_an_upgrade(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "FORMAT_VERSION", 99)
+    path = small_file(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="format version 99.*upgrade muc"):
+        load_tensors(path)
+
+
+def test_a_file_of_another_program_is_not_taken_for_ours(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(2)}, tmp_path / "t.safetensors")
+    with pytest.raises(UserError):
+        load_tensors(tmp_path / "t.safetensors")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing.safetensors is missing"):
+        load_tensors(tmp_path / "nothing.safetensors")
+
+
+def interrupted_write(path: Path, error: BaseException) -> None:
+    with replacing(path) as f:
+        f.write(b"half")
+        raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "no space"), ValueError()])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("old")
+    with pytest.raises(type(error)):
+        interrupted_write(path, error)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_file_is_never_seen_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with replacing(path) as f:
+        f.write(b"half")
+        f.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"half"
+
+
+def refuse(*_args: Any, **_options: Any) -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied", "/somewhere")
+
+
+@pytest.mark.parametrize("function", ["replace", "mkdir"])
+def test_no_write_permission_is_one_sentence_and_leaves_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    out = tmp_path / "out" / "run"
+    monkeypatch.setattr(storage.os, function, refuse)
+    with pytest.raises(UserError, match="no permission to write .*; give another --out"):
+        RunFolder(out).create({}, {}, SPLIT)
+    monkeypatch.undo()
+    assert not out.exists() or not list(out.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(UserError, match="no permission to write"):
+        RunFolder(tmp_path / "run").create({}, {}, SPLIT)
+
+
+def test_too_little_disk_space_is_noticed_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = small_file(tmp_path)
+    whole = path.read_bytes()
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
+    with pytest.raises(UserError, match="only 0 MB are free; make room, then resume"):
+        save_tensors(path, {"a": torch.zeros(9)}, {})
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EDQUOT, "disk is full"), (errno.EROFS, "permission")]
+)
+def test_a_disk_error_ends_a_command_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int, words: str
+) -> None:
+    def fail(*_: Any) -> NoReturn:
+        raise OSError(number, os.strerror(number), str(tmp_path))
+
+    monkeypatch.setattr(storage.os, "fsync", fail)
+    code = main(["pretrain", "--data", "digits", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "run")])
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert code == 2
+    assert len(lines) == 1
+    assert lines[0].startswith("muc: error: ")
+    assert words in lines[0]
+
+
+def run_folder(path: Path, **config: Any) -> RunFolder:
+    values = {"kind": "pretrain", "pretraining": {}, "seed": 0, "data_sha256": "", "ancestry": [], **config}
+    run = RunFolder(path)
+    run.create(values, {}, SPLIT)
+    return run
+
+
+def test_a_split_comes_back_as_it_was(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    found = run.split()
+    assert found.seed == SPLIT.seed
+    for name in ("validation", "retain", "unlearn", "train"):
+        assert np.array_equal(getattr(found, name), getattr(SPLIT, name))
+        assert getattr(found, name).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"retain": ["x"]},
+        {"retain": [[1], [2, 3]]},
+        {"retain": [2**70]},
+        {"retain": None},
+        {"retain": [0, -1]},
+        {"retain": [0, 3]},  # 3 is to be forgotten
+        {"seed": "one"},
+        {"seed": None},
+    ],
+    ids=str,
+)
+def test_a_damaged_split_is_named(tmp_path: Path, damage: dict[str, Any]) -> None:
+    run = run_folder(tmp_path / "run")
+    write_json(run.path / "split.json", {**SPLIT.to_json(), **damage})
+    with pytest.raises(UserError, match=r"split\.json is not a split file"):
+        run.split()
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "{}", '{"seed": 1', "\udcff", "[" * 100_000])
+def test_json_that_is_not_what_it_should_be_is_named(tmp_path: Path, text: str) -> None:
+    run = run_folder(tmp_path / "run")
+    for name, read in (("split.json", run.split), ("result.json", run.result), ("config.json", run.config)):
+        (run.path / name).write_bytes(text.encode(errors="surrogateescape"))
+        with pytest.raises(UserError, match=name.replace(".", r"\.")):
+            read()
+
+
+@pytest.mark.parametrize("name", ["config.json", "split.json"])
+def test_json_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path, name: str) -> None:
+    run = run_folder(tmp_path / "run")
+    values = json.loads((run.path / name).read_text())
+    write_json(run.path / name, {**values, "format_version": 99})
+    with pytest.raises(UserError, match="format version 99.*upgrade muc"):
+        run.split() if name == "split.json" else run.config()
+
+
+def test_a_folder_that_is_no_run_is_never_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for force in (False, True):
+        with pytest.raises(UserError, match="not empty and not a run"):
+            RunFolder(tmp_path).create({}, {}, SPLIT, force)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("out", ["file", "file/run"])
+def test_a_file_where_the_folder_should_be_is_one_sentence(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="give another --out"):
+        RunFolder(tmp_path / out).create({}, {}, SPLIT, force=True)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
+    """Before config.json is written there is no run yet, only its beginnings."""
+    run = run_folder(tmp_path / "run")
+    (run.path / "config.json").rename(run.path / ".config.json.x1y2.partial")
+    assert not run.started
+    assert run_folder(tmp_path / "run").started
+    assert sorted(p.name for p in run.path.iterdir()) == ["config.json", "env.json", "split.json"]
+
+
+def test_metrics_lose_only_what_will_be_written_again(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    for epoch in (1, 2, 3):
+        run.append_metrics({"epoch": epoch, "loss": np.float32(0.5)})
+    with open(run.path / "metrics.jsonl", "a") as f:
+        f.write('{"epoch": 4, "lo')
+    run.cut_metrics(2)
+    assert run.metrics() == [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.5}]
