@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from muc import storage
 from muc.__main__ import main
 from muc.errors import UserError
-from muc.storage import RunFolder, Split, load_tensors, replacing, save_tensors, write_json
+from muc.storage import CONFIG_KEYS, RunFolder, Split, load_tensors, replacing, save_tensors, write_json
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 SPLIT = Split(seed=3, validation=np.array([4, 1]), retain=np.array([0, 5, 2]), unlearn=np.array([3, 6]))
@@ -113,7 +113,7 @@ def test_tensors_of_a_newer_version_ask_for_an_upgrade(tmp_path: Path, monkeypat
     monkeypatch.setattr(storage, "FORMAT_VERSION", 99)
     path = small_file(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(UserError, match="format version 99.*upgrade muc"):
+    with pytest.raises(UserError, match=r"format version 99.*upgrade muc"):
         load_tensors(path)
 
 
@@ -126,7 +126,7 @@ def test_a_file_of_another_program_is_not_taken_for_ours(tmp_path: Path) -> None
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="nothing.safetensors is missing"):
+    with pytest.raises(UserError, match=r"nothing\.safetensors is missing"):
         load_tensors(tmp_path / "nothing.safetensors")
 
 
@@ -165,7 +165,7 @@ def test_no_write_permission_is_one_sentence_and_leaves_no_run(
 ) -> None:
     out = tmp_path / "out" / "run"
     monkeypatch.setattr(storage.os, function, refuse)
-    with pytest.raises(UserError, match="no permission to write .*; give another --out"):
+    with pytest.raises(UserError, match=r"no permission to write .*; give another --out"):
         RunFolder(out).create({}, {}, SPLIT)
     monkeypatch.undo()
     assert not out.exists() or not list(out.iterdir())
@@ -207,7 +207,7 @@ def test_a_disk_error_ends_a_command_with_one_sentence(
 
 
 def run_folder(path: Path, **config: Any) -> RunFolder:
-    values = {"kind": "pretrain", "pretraining": {}, "seed": 0, "data_sha256": "", "ancestry": [], **config}
+    values = dict.fromkeys(CONFIG_KEYS, "") | config
     run = RunFolder(path)
     run.create(values, {}, SPLIT)
     return run
@@ -257,7 +257,7 @@ def test_json_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path, name: str) 
     run = run_folder(tmp_path / "run")
     values = json.loads((run.path / name).read_text())
     write_json(run.path / name, {**values, "format_version": 99})
-    with pytest.raises(UserError, match="format version 99.*upgrade muc"):
+    with pytest.raises(UserError, match=r"format version 99.*upgrade muc"):
         run.split() if name == "split.json" else run.config()
 
 

@@ -6,6 +6,7 @@ for the same parameters. Shapes never depend on what was drawn: nothing here for
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log
 
 import torch
 from torch import Generator, Tensor
@@ -36,13 +37,14 @@ def draw(n: int, height: int, width: int, views: Views, generator: Generator) ->
     def uniform(*shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
         return torch.rand(*shape, generator=generator, device=device) * (high - low) + low
 
-    strength = torch.tensor([views.brightness, views.contrast, views.saturation, views.hue], device=device)
-    centre = torch.tensor([1.0, 1.0, 1.0, 0.0], device=device)
+    # Filled, not copied from the host: a copy would stop a GPU that runs ahead (and cannot be captured in a graph).
+    strengths = ((views.brightness, 1.0), (views.contrast, 1.0), (views.saturation, 1.0), (views.hue, 0.0))
+    factors = [uniform(n, low=centre - strength, high=centre + strength) for strength, centre in strengths]
     return ViewParameters(
         box=_draw_boxes(n, height, width, views.min_scale, uniform),
         flip=uniform(n) < views.flip,
         jitter=uniform(n) < views.jitter,
-        factors=centre + strength * uniform(n, 4, low=-1.0, high=1.0),
+        factors=torch.stack(factors, dim=1),
         order=_draw_orders(n, uniform),
         grayscale=uniform(n) < views.grayscale,
     )
@@ -51,8 +53,7 @@ def draw(n: int, height: int, width: int, views: Views, generator: Generator) ->
 def _draw_boxes(n: int, height: int, width: int, min_scale: float, uniform: Callable[..., Tensor]) -> Tensor:
     """Crops of min_scale to 1 of the area and 3:4 to 4:3 in shape; the first of ten tries that fits, else all."""
     area = height * width * uniform(n, CROP_ATTEMPTS, low=min_scale)
-    log_ratio = torch.log(torch.tensor(4 / 3)).item()
-    ratio = uniform(n, CROP_ATTEMPTS, low=-log_ratio, high=log_ratio).exp()
+    ratio = uniform(n, CROP_ATTEMPTS, low=log(3 / 4), high=log(4 / 3)).exp()
     w, h = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
     fits = (w >= 1) & (w <= width) & (h >= 1) & (h <= height)
     first = fits.int().argmax(dim=1, keepdim=True)
@@ -148,7 +149,7 @@ def _blend(x: Tensor, kind: Tensor, factors: Tensor, active: Tensor) -> Tensor:
 
 def grayscale(x: Tensor) -> Tensor:
     """(n, 3, h, w) -> (n, 1, h, w), which broadcasts against the colours."""
-    return (x * torch.tensor(LUMA, device=x.device, dtype=x.dtype)[:, None, None]).sum(dim=1, keepdim=True)
+    return LUMA[0] * x[:, :1] + LUMA[1] * x[:, 1:2] + LUMA[2] * x[:, 2:]
 
 
 def shift_hue(x: Tensor, shift: Tensor) -> Tensor:
@@ -163,7 +164,7 @@ def shift_hue(x: Tensor, shift: Tensor) -> Tensor:
     hue = torch.where(red == value, b - g, torch.where(green == value, 2 + r - b, 4 + g - r))
     hue = (hue / 6 + shift[:, None, None]) % 1.0
     # In HSV each channel is value * (1 - saturation * ramp), the ramp being a trapezoid in the hue: no six-way branch.
-    offset = torch.tensor([5.0, 3.0, 1.0], device=x.device)[:, None, None]
+    offset = 5.0 - 2.0 * torch.arange(3, device=x.device)[:, None, None]
     k = (offset + 6 * hue[:, None]) % 6
     ramp = torch.minimum(k, 4 - k).clamp(0, 1)
     turned = value[:, None] * (1 - saturation[:, None] * ramp)
@@ -173,8 +174,8 @@ def shift_hue(x: Tensor, shift: Tensor) -> Tensor:
 def normalise(x: Tensor) -> Tensor:
     """Colours to ImageNet's mean and standard deviation, gray images to [-1, 1]; what every encoder gets."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else ((0.5,), (0.5,))
-    shape = (-1, 1, 1)
-    return (x - torch.tensor(mean, device=x.device).view(shape)) / torch.tensor(std, device=x.device).view(shape)
+    channels = [(x[:, c : c + 1] - m) / s for c, (m, s) in enumerate(zip(mean, std, strict=True))]
+    return torch.cat(channels, dim=1)
 
 
 def random_views(images: Tensor, size: int, views: Views, generator: Generator) -> Tensor:

@@ -51,9 +51,10 @@ def compare(
     to it. Without, by how far they are from treating the images to forget like held-out ones, and from leaving the
     rest as it was. Finished runs in `out` are used again, so a comparison that was cut off goes on.
     """
+    check_before(original, request, methods, against, search)
     data = runs.pretraining_of(original).data.name
     candidates: list[RunFolder] = []
-    for name in methods:
+    for name in sorted(dict.fromkeys(methods), key=lambda name: name != "retrain"):  # first: searches look at it
         method = default_method(name, data)
         if isinstance(method, Retrain):
             if against is None:
@@ -62,14 +63,27 @@ def compare(
         trials = [method, *draw_trials(method, search - 1, original)] if search else [method]
         served = [serve(original, m, request, out / label, runtime) for m, label in labelled(trials, name)]
         candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
-    if not candidates:
-        raise UserError("there is nothing to compare; give at least one method besides retrain")
     records = evaluate_runs([original, *candidates], against, runtime)
     first, *rest = records[1:] if against else records
     ranking = rank(first, rest)
     comparison = Comparison(records, ranking, against is not None, ranking[0]["run"])
     write_json(out / "comparison.json", comparison.to_json())
     return comparison
+
+
+def check_before(
+    original: RunFolder, request: config.Request, methods: Sequence[str], against: RunFolder | None, search: int
+) -> None:
+    """Refuse what cannot end well before anything is trained."""
+    if not set(methods) - {"retrain"}:
+        raise UserError("there is nothing to compare; give at least one method besides retrain")
+    if search > 1 and not len(original.split().validation):
+        raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
+    wanted = runs.apply_request(original.split(), request, runs.open_images(original))
+    if against:
+        against.result()  # refuses an unfinished one
+        if sorted(against.split().unlearn) != sorted(wanted.unlearn):
+            raise UserError(f"{against} does not serve this request; give a Retrain run of the same images")
 
 
 def serve(
@@ -108,8 +122,6 @@ def pick(
     trials: list[RunFolder], against: RunFolder | None, original: RunFolder, runtime: config.Runtime | None
 ) -> RunFolder:
     """The trial with the smallest gap, judged on validation images: the test set stays untouched by the search."""
-    if not len(original.split().validation):
-        raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
     resolved = Runtime(runtime)
     reference = judge(against or original, trials[0], resolved, held_out="validation")
     found = [judge(run, trials[0], resolved, held_out="validation") for run in trials]

@@ -159,6 +159,11 @@ class Runtime:
     tensorboard: bool = False
     """Also write TensorBoard events (needs the extra 'tensorboard')."""
 
+    def __post_init__(self) -> None:
+        if self.threads is not None:
+            in_range("threads", self.threads, 1, 10_000)
+        in_range("checkpoint-seconds", self.checkpoint_seconds, 0, 1e9)
+
 
 @dataclass(frozen=True)
 class Pretraining:
@@ -170,6 +175,9 @@ class Pretraining:
     optimisation: Optimisation = field(default_factory=Optimisation)
     probe: Probe = field(default_factory=Probe)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        in_range("seed", self.seed, 0, 2**63)
 
 
 def recipe(data: str = "cifar10", algorithm: str = "simclr") -> Pretraining:
@@ -183,11 +191,14 @@ def recipe(data: str = "cifar10", algorithm: str = "simclr") -> Pretraining:
         return paper
     return replace(
         paper,
-        data=replace(paper.data, train_limit=300 if data == "glyphs" else None, image_size=16),
+        data=replace(paper.data, train_limit=200 if data == "glyphs" else None, image_size=16),
         model=replace(paper.model, architecture="mlp", queue_size=512),
-        # Letters and digits have a direction and no colour; crops below half the image leave nothing to recognise.
-        views=Views(min_scale=0.5, flip=0.0, saturation=0.0, hue=0.0, grayscale=0.0),
-        optimisation=Optimisation(epochs=500, batch_size=100, learning_rate=0.06),
+        # Letters have a direction and no colour. Mild views, few images and large steps: that is what makes a small
+        # network memorise rather than generalise (docs/log.md), and a demo needs something to forget.
+        views=Views(
+            min_scale=0.8, flip=0.0, brightness=0.2, contrast=0.2, saturation=0.0, hue=0.0, grayscale=0.0
+        ),
+        optimisation=Optimisation(epochs=500, batch_size=100, learning_rate=0.5),
         probe=Probe(batch_size=100, crop_padding=1, flip=0.0),
     )
 
@@ -206,7 +217,10 @@ def from_dict(kind: type[T], values: Any) -> T:
     names = {f.name for f in fields(cast(Any, kind))}
     if unknown := sorted(set(values) - names):
         raise UserError(f"{kind.__name__} settings have no '{unknown[0]}'; was the run made by a newer muc?")
-    return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
+    try:
+        return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
+    except TypeError as error:
+        raise UserError(f"{kind.__name__} settings are damaged ({error}); restore config.json") from None
 
 
 def _restore(hint: Any, value: Any) -> Any:

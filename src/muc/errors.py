@@ -3,9 +3,14 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MANY = 20  # names are listed up to here
 
-class UserError(ValueError):
-    """Bad input: one sentence that names the value, what was expected, and the fix. The CLI exits with code 2."""
+
+class UserError(Exception):
+    """Bad input: one sentence that names the value, what was expected, and the fix. The CLI exits with code 2.
+
+    Not a ValueError: those raised while flags are parsed are put into a box of many lines by the parser.
+    """
 
 
 def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
@@ -15,7 +20,8 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
         return name
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(names)}")
+    shown = names if len(names) <= MANY else [*names[:MANY], f"… ({len(names)} in all)"]
+    raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
 
 
 class Interrupted(Exception):

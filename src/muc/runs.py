@@ -59,7 +59,11 @@ def unlearn_run(
     images = open_images(parent)
     split = apply_request(parent.split(), request, images)
     settings = pretraining_of(parent)
-    plan_batches(split.retain, split.unlearn, method.rows, settings.optimisation.batch_size, 0)  # refuse before writing
+    # What is wrong with the method's settings, the request or the parent's weights is refused before writing.
+    optimisation = optimisation_of(settings, method)
+    plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, 0)
+    if method.start == "pretrained":
+        open_model(parent, images)
     step = {"kind": inherited["kind"], "method": inherited.get("method"), "request": inherited.get("request")}
     values = {
         "kind": "unlearn",
@@ -242,6 +246,10 @@ def open_images(run: RunFolder) -> ImageSet:
     images = load_images(settings.data)
     if images.digest != run.config()["data_sha256"]:
         raise UserError(f"the data '{settings.data.name}' is not what {run} was made with; restore the original images")
+    split = run.split()
+    last = np.concatenate([split.train, split.validation]).max(initial=0)
+    if last >= len(images.train):
+        raise UserError(f"{run} names image {last}, but {images.name} has {len(images.train)}; restore its split.json")
     return images
 
 

@@ -1,13 +1,17 @@
 """The only place for device, precision, seeds and threads."""
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
+from typing import TypeVar
 
 import torch
 
 from muc import config
 from muc.errors import UserError
+
+M = TypeVar("M", bound=torch.nn.Module)
 
 
 class Runtime:
@@ -32,9 +36,25 @@ class Runtime:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
+    def place(self, model: M) -> M:
+        """The model on the device, in the memory format that its convolutions are fastest in."""
+        return model.to(self.device, memory_format=torch.channels_last) if self.on_gpu else model.to(self.device)
+
+    def as_input(self, images: torch.Tensor) -> torch.Tensor:
+        """Images as the placed model takes them."""
+        return images.contiguous(memory_format=torch.channels_last) if self.on_gpu else images
+
     def generator(self, *parts: int | str) -> torch.Generator:
         """A generator on the device whose stream depends on `parts` alone."""
         return torch.Generator(self.device).manual_seed(derive_seed(*parts))
+
+    def repeated(self, step: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
+        """A function that does what `step` does, as fast as the device allows.
+
+        `step` must read and write the same tensors each time, in shapes that never change, and draw random numbers
+        from `generator` alone. On a GPU its kernels are then recorded once and replayed without the host.
+        """
+        return CapturedStep(step, generator) if self.on_gpu else step
 
     def reset_peak_memory(self) -> None:
         if self.on_gpu:
@@ -46,6 +66,33 @@ class Runtime:
 
     def describe(self) -> str:
         return torch.cuda.get_device_name(self.device) if self.on_gpu else f"cpu ({torch.get_num_threads()} threads)"
+
+
+class CapturedStep:
+    """A step as a CUDA graph: run as it is a few times (which warms up the libraries), then recorded and replayed."""
+
+    WARM_UP = 3
+
+    def __init__(self, step: Callable[[], None], generator: torch.Generator) -> None:
+        self.step, self.generator = step, generator
+        self.stream = torch.cuda.Stream(generator.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.calls = 0
+
+    def __call__(self) -> None:
+        if self.calls == self.WARM_UP:
+            self.graph = torch.cuda.CUDAGraph()
+            self.graph.register_generator_state(self.generator)  # each replay draws on, like the step itself would
+            with torch.cuda.graph(self.graph):
+                self.step()
+        self.calls += 1
+        if self.graph is not None:
+            self.graph.replay()
+            return
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            self.step()
+        torch.cuda.current_stream().wait_stream(self.stream)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -29,6 +29,8 @@ from muc.errors import UserError
 
 FORMAT_VERSION = 1
 PARTIAL = ".partial"
+CONFIG_KEYS = ("kind", "pretraining", "seed", "data_sha256", "ancestry", "runtime")
+UNLEARN_KEYS = {"method": {"name"}, "parent": {"path", "model_sha256"}}
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
 
 
@@ -236,7 +238,11 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         if not self.path.is_dir():
             raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
-        values = read_object(self.path / "config.json", "kind", "pretraining", "seed", "data_sha256", "ancestry")
+        path = self.path / "config.json"
+        values = read_object(path, *CONFIG_KEYS)
+        for part, keys in UNLEARN_KEYS.items() if values["kind"] == "unlearn" else ():
+            if not keys <= set(values.get(part) or ()):
+                raise UserError(f"{path} has no complete '{part}'; restore it or make the run again")
         return {key: value for key, value in values.items() if key != "format_version"}
 
     def env(self) -> dict[str, Any]:

@@ -38,20 +38,25 @@ class Training:
         runtime: Runtime,
         seed: int,
     ) -> None:
-        self.model = model.to(runtime.device).train()
+        self.model = runtime.place(model).train()
         self.method, self.plan, self.views = method, plan, views
         self.optimisation, self.runtime = optimisation, runtime
         self.images = images.to(runtime.device)
         self.generator = runtime.generator("views", seed)
         self.log_weight = plan.log_weight().to(runtime.device)
+        # A tensor, so that a recorded step sees the rate change.
+        self.learning_rate = torch.tensor(optimisation.learning_rate, device=runtime.device)
         self.optimiser = torch.optim.SGD(
             [p for p in self.model.parameters() if p.requires_grad],
-            lr=optimisation.learning_rate,
+            lr=self.learning_rate,
             momentum=optimisation.momentum,
             weight_decay=optimisation.weight_decay,
+            fused=True,
         )
+        self.rows = torch.zeros(plan.n_retain + plan.n_forget, dtype=torch.long, device=runtime.device)
+        self.sums: dict[str, Tensor] = {}
+        self.advance = runtime.repeated(self._step, self.generator)
         self.epoch, self.step_of_epoch, self.seconds = 0, 0, 0.0
-        self.sums: dict[str, float | Tensor] = {}
 
     def run(
         self,
@@ -67,7 +72,8 @@ class Training:
                 rows = self.plan.epoch(self.epoch).to(self.runtime.device)
                 self._set_learning_rate()
                 while self.step_of_epoch < self.plan.steps:
-                    self._step(rows[self.step_of_epoch])
+                    self.rows.copy_(rows[self.step_of_epoch])
+                    self.advance()
                     self.step_of_epoch += 1
                     self.seconds = earlier + time.monotonic() - begun
                     stop = interrupted()
@@ -82,8 +88,21 @@ class Training:
     def _set_learning_rate(self) -> None:
         base, epochs = self.optimisation.learning_rate, self.optimisation.epochs
         decay = 0.5 * (1 + math.cos(math.pi * self.epoch / epochs)) if self.optimisation.schedule == "cosine" else 1.0
-        for group in self.optimiser.param_groups:
-            group["lr"] = base * decay
+        self.learning_rate.fill_(base * decay)
+
+    def _step(self) -> None:
+        """One optimiser step on `self.rows`; always the same tensors in the same shapes, so that it can be recorded."""
+        batch = self.make_batch(self.rows)
+        with self.runtime.autocast():
+            terms = self.method.loss(self.model, batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.stack(list(terms.values())).sum().backward()
+        self.optimiser.step()
+        self.model.after_step()
+        for name, value in terms.items():
+            if name not in self.sums:
+                self.sums[name] = torch.zeros((), dtype=torch.float64, device=value.device)
+            self.sums[name] += value.detach()
 
     def make_batch(self, rows: Tensor) -> Batch:
         """Two fresh views of every row, and a third of the forget rows where the method asks for one."""
@@ -91,6 +110,7 @@ class Training:
         n, r = len(pixels), self.plan.n_retain
         sources = [pixels, pixels] + ([pixels[r:]] if self.method.third_view else [])
         made = augment.random_views(torch.cat(sources), pixels.shape[-1], self.views, self.generator)
+        made = self.runtime.as_input(made)
         return Batch(
             first=made[:n],
             second=made[n : 2 * n],
@@ -100,18 +120,6 @@ class Training:
             third=made[2 * n :] if self.method.third_view else None,
         )
 
-    def _step(self, rows: Tensor) -> None:
-        batch = self.make_batch(rows)
-        with self.runtime.autocast():
-            terms = self.method.loss(self.model, batch)
-        loss = torch.stack(list(terms.values())).sum()
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimiser.step()
-        self.model.after_step()
-        for name, value in terms.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value.detach().double()
-
     def _close_epoch(self) -> dict[str, Any]:
         terms = {name: float(total) / self.plan.steps for name, total in self.sums.items()}
         loss = sum(terms.values())
@@ -120,8 +128,10 @@ class Training:
                 f"training diverged in epoch {self.epoch + 1} (the loss is {loss}); "
                 f"give a smaller --learning-rate than {self.optimisation.learning_rate:g}"
             )
-        self.epoch, self.step_of_epoch, self.sums = self.epoch + 1, 0, {}
-        rate = self.optimiser.param_groups[0]["lr"]
+        self.epoch, self.step_of_epoch = self.epoch + 1, 0
+        for total in self.sums.values():
+            total.zero_()
+        rate = float(self.learning_rate)
         return {"epoch": self.epoch, "loss": loss, **terms, "learning_rate": rate, "seconds": round(self.seconds, 3)}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -141,10 +151,13 @@ class Training:
         self.model.load_state_dict(weights)
         for i, parameter in enumerate(self.optimiser.param_groups[0]["params"]):
             if f"momentum.{i}" in tensors:
-                self.optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{i}"].to(parameter.device)
+                buffer = torch.empty_like(parameter)  # in the parameter's memory format
+                self.optimiser.state[parameter]["momentum_buffer"] = buffer.copy_(tensors[f"momentum.{i}"])
         self.generator.set_state(tensors["generator"])
         self.epoch, self.step_of_epoch = position["epoch"], position["step_of_epoch"]
-        self.seconds, self.sums = position["seconds"], dict(position["sums"])
+        self.seconds = position["seconds"]
+        for name, value in position["sums"].items():
+            self.sums[name] = torch.tensor(value, dtype=torch.float64, device=self.runtime.device)
 
 
 @contextmanager

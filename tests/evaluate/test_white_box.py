@@ -94,30 +94,37 @@ def test_models_are_evaluated_in_evaluation_mode_and_left_unchanged() -> None:
         assert all(torch.equal(value, state[name]) for name, value in m.state_dict().items())
 
 
-def brightness(model: ContrastiveModel, pixels: Tensor, *_: object, **__: object) -> Tensor:
-    return pixels.float().mean(dim=(1, 2, 3)) / 255
-
-
 @pytest.mark.parametrize(("n_train", "n_test", "members"), [(60, 20, 20), (40, 50, 23), (60, 20, 5)])
 def test_the_attack_knows_the_first_n_of_r_and_as_many_test_images(
     n_train: int, n_test: int, members: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With each image's brightness for a score, EMIA can be computed by hand."""
+    scored: list[Tensor] = []
+
+    def brightness(model: ContrastiveModel, pixels: Tensor, *_: object, **__: object) -> Tensor:
+        scored.append(pixels)
+        return pixels.float().mean(dim=(1, 2, 3)) / 255
+
     monkeypatch.setattr(white_box, "alignment", brightness)
     monkeypatch.setattr(white_box, "MEMBERS", 5 if members == 5 else 10_000)
     images, split = tiny_images(n_train, n_test), tiny_split(n_train)
     result = evaluate(tiny_model(), tiny_model(), images, split, SETTINGS, RUNTIME)
 
-    def score(pixels: np.ndarray) -> list[float]:
-        return [float(np.float32(p.mean() / 255)) for p in pixels]
+    test_images = {image.tobytes() for image in images.test}
+    known = torch.from_numpy(images.train[split.retain[:members]])
+    strange = next(p for p in scored if {image.numpy().tobytes() for image in p} <= test_images)
+    assert any(torch.equal(pixels, known) for pixels in scored)
+    assert len({image.numpy().tobytes() for image in strange}) == len(strange) == members
 
-    known, strange = score(images.train[split.retain[:members]]), score(images.test[:members])
-    threshold, accuracy = best_threshold(known, strange)
-    unlearned = score(images.train[split.unlearn])
-    assert result["EMIA"] == pytest.approx(100 * np.mean(np.array(unlearned) < threshold))
+    def score(pixels: Tensor) -> np.ndarray:
+        return (pixels.float().mean(dim=(1, 2, 3)) / 255).double().numpy()
+
+    threshold, accuracy = best_threshold(score(known), score(strange))
+    unlearned = score(torch.from_numpy(images.train[split.unlearn]))
+    assert result["EMIA"] == pytest.approx(100 * np.mean(unlearned < threshold))
     assert result["EMIA_accuracy"] == pytest.approx(100 * accuracy)
-    assert result["EMIA_AUC"] == pytest.approx(auc(known, strange))
-    assert result["unlearn_AUC"] == pytest.approx(auc(unlearned, strange))
+    assert result["EMIA_AUC"] == pytest.approx(auc(score(known), score(strange)))
+    assert result["unlearn_AUC"] == pytest.approx(auc(unlearned, score(strange)))
 
 
 def test_accuracies_are_of_retain_test_and_unlearn_images(monkeypatch: pytest.MonkeyPatch) -> None:

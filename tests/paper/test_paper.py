@@ -83,3 +83,13 @@ def test_what_is_loaded_may_be_changed() -> None:
     paper.load()["tables"].clear()
     paper.reference_rows("cifar10", "moco", "resnet18", 0.1)["retrain"]["RA"] = 0
     assert paper.reference_rows("cifar10", "moco", "resnet18", 0.1)["retrain"]["RA"] == 89.54
+
+
+def test_every_table_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    paper.print_tables()
+    shown = " ".join(capsys.readouterr().out.split())
+    for number in range(1, 16):
+        assert f"Table {number}: " in shown
+    assert "50.28" in shown
+    assert "(0.56)" in shown
+    assert "62.56 and 62.66 the misprint" in shown

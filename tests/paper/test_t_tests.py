@@ -2,6 +2,7 @@
 
 import pytest
 
+from muc import paper
 from muc.paper.t_tests import t_tests
 
 
@@ -21,3 +22,10 @@ def test_all_printed_values_are_met() -> None:
             assert row["ours"] == pytest.approx(row["printed"], abs=0.003), row
         else:
             assert row["ours"] <= row["printed"], row
+
+
+def test_they_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    paper.print_t_tests()
+    shown = capsys.readouterr().out
+    assert "0.3325" in shown
+    assert "≤ 0.0001" in shown

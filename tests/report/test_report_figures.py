@@ -32,8 +32,9 @@ def limits(figure: Figure) -> list[tuple[float, float]]:
     return [ax.images[0].get_clim() for ax in figure.axes if ax.images and not hasattr(ax, "_colorbar")]
 
 
-def test_before_and_after_share_a_scale_and_the_change_is_around_zero(drawn: list[Figure]) -> None:
-    given = look(4)
+@pytest.mark.parametrize("moved", [0.3, -0.3])
+def test_before_and_after_share_a_scale_and_the_change_is_around_zero(drawn: list[Figure], moved: float) -> None:
+    given = look(4, trace=moved, forgetting=moved)  # either matrix may hold the extremes
     heatmaps.look_figure(given)
     before, after, change = limits(drawn[0])
     assert before == after
@@ -69,6 +70,10 @@ def test_hostile_names_are_drawn_as_text() -> None:
 
 def test_thumbnails_are_checked() -> None:
     assert size(figures.look_figure(look(3), thumbnails(3)))[0] > 500
+    for channels in (1, 3):
+        pixels = heatmaps.open_thumbnails(np.full((2, channels, 4, 5), 7, dtype=np.uint8), 2)
+        assert pixels is not None
+        assert [p.shape for p in pixels] == [(4, 5, 3)] * 2
     with pytest.raises(UserError, match="2 thumbnails were given for 3 images"):
         figures.look_figure(look(3), thumbnails(2))
     with pytest.raises(UserError, match="thumbnail 2 cannot be read"):

@@ -14,7 +14,7 @@ import muc
 from muc.errors import UserError
 from muc.report import write_report
 
-VOID = {"meta", "img", "br", "link", "input", "hr"}
+VOID = {"meta", "img", "br", "link", "input", "hr", "wbr"}
 
 
 class Page(HTMLParser):

@@ -8,7 +8,7 @@ from report_records import CENTRES, record, records
 
 from muc import paper
 from muc.errors import UserError
-from muc.report.tables import Table, tables
+from muc.report.tables import Table, all_tables
 
 
 def column(table: Table, name: str) -> dict[str, Any]:
@@ -24,26 +24,26 @@ def exact(method: str, seed: int = 0, emia: float = 50.0, ra: float = 90.0, **ch
 def test_the_papers_average_gap_comes_out_of_the_papers_metrics() -> None:
     rows = paper.reference_rows("cifar10", "moco", "resnet18", 0.1)
     made = [record(m, metrics={k: row[k] for k in ("EMIA", "RA", "TA", "UA", "CMIA")}) for m, row in rows.items()]
-    cell = column(tables(made)[0], "AG")["Alignment Calibration"]
+    cell = column(all_tables(made)[0], "AG")["Alignment Calibration"]
     assert (cell.text, cell.paper, cell.mark) == ("0.92", "0.92", "best")
-    assert column(tables(made)[0], "AG")["ℓ1-sparsity"].mark == "second"
-    emia = column(tables(made)[0], "EMIA")["Alignment Calibration"]
+    assert column(all_tables(made)[0], "AG")["ℓ1-sparsity"].mark == "second"
+    emia = column(all_tables(made)[0], "EMIA")["Alignment Calibration"]
     assert (emia.text, emia.gap, emia.paper) == ("50.28", "0.56", "50.28 (0.56)")
 
 
 def test_gaps_are_taken_within_a_seed_and_then_averaged() -> None:
     made = [exact("retrain", 0, 40), exact("retrain", 1, 60), exact("finetune", 0, 43), exact("finetune", 1, 58)]
-    cell = column(tables(made)[0], "EMIA")["Fine-tune"]
+    cell = column(all_tables(made)[0], "EMIA")["Fine-tune"]
     # By hand: values 43 and 58, gaps 3 and 2 (between the means it would be 0.5).
     assert cell.text == f"50.50 ± {statistics.stdev([43, 58]):.2f}" == "50.50 ± 10.61"
     assert cell.gap == "2.50 ± 0.71"
-    average = column(tables(made)[0], "AG")["Fine-tune"]
+    average = column(all_tables(made)[0], "AG")["Fine-tune"]
     assert (average.text, average.gap) == ("0.50 ± 0.14", "of means 0.10")
 
 
 def test_the_order_of_methods_and_settings() -> None:
     made = [record("zebra"), *reversed(records(1)), record("finetune", data="svhn"), record("aardvark")]
-    found = tables(made)
+    found = all_tables(made)
     names = [row[0].text for row in found[0].rows]
     assert names[:2] == ["Original", "Retrain"]
     assert names[6:] == ["Alignment Calibration", "aardvark", "zebra"]
@@ -54,26 +54,26 @@ def test_the_order_of_methods_and_settings() -> None:
 def test_settings_are_never_mixed(field: str) -> None:
     other = {"data": "x", "algorithm": "x", "architecture": "x", "epochs": 3, "forget_fraction": 0.3}[field]
     made = [record("retrain"), record("finetune", **{field: other})]
-    results = [t for t in tables(made) if t.title.startswith("How close")]
+    results = [t for t in all_tables(made) if t.title.startswith("How close")]
     assert [len(t.rows) for t in results] == [1, 1]
     assert column(results[1], "AG")["Fine-tune"].text == "n/a"
 
 
 def test_without_retrain_gaps_are_not_available() -> None:
-    table = tables([record("finetune"), record("pretrain")])[0]
+    table = all_tables([record("finetune"), record("pretrain")])[0]
     assert column(table, "AG")["Fine-tune"].text == "n/a"
     assert column(table, "RA")["Fine-tune"].gap == "n/a"
     assert column(table, "AG")["Fine-tune"].mark == ""
 
 
 def test_retrain_of_another_seed_is_no_reference() -> None:
-    table = tables([record("finetune", 0), record("retrain", 1)])[0]
+    table = all_tables([record("finetune", 0), record("retrain", 1)])[0]
     assert column(table, "AG")["Fine-tune"].text == "n/a"
 
 
 def test_stored_gaps_serve_where_retrain_is_not_at_hand() -> None:
     stored = {"AG": 1.5, "AG_classifier": 1.25, "AGP": 3.0, "RA_gap": 0.75}
-    table = tables([record("finetune", gaps=stored)])[0]
+    table = all_tables([record("finetune", gaps=stored)])[0]
     assert column(table, "AG")["Fine-tune"].text == "1.50"
     assert column(table, "RA")["Fine-tune"].gap == "0.75"
 
@@ -81,7 +81,7 @@ def test_stored_gaps_serve_where_retrain_is_not_at_hand() -> None:
 def test_of_two_retrains_the_one_evaluated_against_counts() -> None:
     method = exact("finetune", 0, 61, against="b", run="c")
     made = [exact("retrain", 0, 50, run="a"), exact("retrain", 0, 60, run="b"), method, exact("finetune", 1, run="d")]
-    assert column(tables(made)[0], "EMIA")["Fine-tune"].gap == "1.00"
+    assert column(all_tables(made)[0], "EMIA")["Fine-tune"].gap == "1.00"
 
 
 def test_a_search_gets_a_row_for_each_setting() -> None:
@@ -90,34 +90,34 @@ def test_a_search_gets_a_row_for_each_setting() -> None:
         return record("finetune", seed, method_settings=settings, run=f"runs/{seed}/{rate}")
 
     made = [record("retrain", s) for s in (0, 1)] + [tried(rate, s) for s in (0, 1) for rate in (0.03, 0.003, 0.01)]
-    names = [row[0].text for row in tables(made)[0].rows]
+    names = [row[0].text for row in all_tables(made)[0].rows]
     assert names[1:] == [f"Fine-tune (learning_rate={r})" for r in ("0.003", "0.01", "0.03")]
 
 
 def test_settings_tuned_for_each_seed_are_one_row() -> None:
     made = [record("finetune", s, method_settings={"learning_rate": 0.01 * (s + 1)}) for s in (0, 1)]
-    assert [row[0].text for row in tables(made)[0].rows] == ["Fine-tune"]
+    assert [row[0].text for row in all_tables(made)[0].rows] == ["Fine-tune"]
 
 
 def test_a_run_evaluated_twice_counts_once() -> None:
-    table = tables([record("retrain"), exact("finetune", ra=70.0), exact("finetune", ra=88.0)])[0]
+    table = all_tables([record("retrain"), exact("finetune", ra=70.0), exact("finetune", ra=88.0)])[0]
     assert column(table, "RA")["Fine-tune"].text == "88.00"
 
 
 def test_rows_with_fewer_trials_say_so() -> None:
-    table = tables([record("retrain", 0), record("retrain", 1), record("finetune", 0)])[0]
+    table = all_tables([record("retrain", 0), record("retrain", 1), record("finetune", 0)])[0]
     assert [row[0].text for row in table.rows] == ["Retrain", "Fine-tune [n = 1]"]
 
 
 def test_ranks_leave_out_original_and_retrain() -> None:
     made = [exact("retrain"), exact("pretrain"), exact("finetune", emia=53), exact("neggrad", emia=52), record("zebra")]
-    marks = {row[0].text: row[0].mark for row in tables(made)[0].rows}
+    marks = {row[0].text: row[0].mark for row in all_tables(made)[0].rows}
     assert marks == {"Original": "", "Retrain": "", "Fine-tune": "second", "NegGrad": "best", "zebra": ""}
 
 
 def test_the_noise_floor_by_hand() -> None:
     made = [exact("retrain", s, 50 + 2 * s, 90 + 0.5 * s) for s in range(3)] + [exact("finetune", 1, 55, 91.5)]
-    table = next(t for t in tables(made) if t.title.startswith("Gaps against chance"))
+    table = next(t for t in all_tables(made) if t.title.startswith("Gaps against chance"))
     emia, ra, ta = (column(table, name) for name in ("EMIA", "RA", "TA"))
     assert (emia["Noise floor (points)"].text, ra["Noise floor (points)"].text) == ("2.00", "0.50")
     assert emia["Fine-tune"].text == "1.5×"  # |55 - 52| / 2
@@ -128,21 +128,21 @@ def test_the_noise_floor_by_hand() -> None:
 
 
 def test_one_retrain_gives_no_noise_floor() -> None:
-    assert not [t for t in tables(records(1)) if t.title.startswith("Gaps")]
+    assert not [t for t in all_tables(records(1)) if t.title.startswith("Gaps")]
 
 
 def test_what_the_paper_did_otherwise_is_said() -> None:
-    same, shorter = (tables(records(1, **changes))[0].caption for changes in ({}, {"epochs": 200}))
+    same, shorter = (all_tables(records(1, **changes))[0].caption for changes in ({}, {"epochs": 200}))
     assert "for this setting" in same
     assert "800 epochs (here 200)" in shorter
-    small = tables([record("retrain", retain_images=4000, forget_images=500)])[0].caption
+    small = all_tables([record("retrain", retain_images=4000, forget_images=500)])[0].caption
     assert "45,000 images (here 4,500)" in small
-    assert "paper" not in tables(records(1, data="glyphs"))[0].caption.split("of that kind")[0]
+    assert "paper" not in all_tables(records(1, data="glyphs"))[0].caption.split("of that kind")[0]
 
 
 def test_unknown_values_are_not_zero() -> None:
     made = [record("retrain"), record("finetune", metrics={"peak_memory_GB": None, "CMIA": float("nan")})]
-    table = tables(made)[0]
+    table = all_tables(made)[0]
     assert column(table, "Memory (GB)")["Fine-tune"].text == "n/a"
     assert column(table, "CMIA")["Fine-tune"].text == "n/a"
     assert column(table, "AG")["Fine-tune"].text == "n/a"
@@ -152,12 +152,12 @@ def test_a_record_without_its_method_is_refused() -> None:
     broken = record("finetune")
     del broken["method"]
     with pytest.raises(UserError, match="no 'method'"):
-        tables([broken])
+        all_tables([broken])
     with pytest.raises(UserError, match="upgrade"):
-        tables([record("finetune", format_version=99)])
+        all_tables([record("finetune", format_version=99)])
 
 
 def test_all_rows_are_as_long_as_the_header() -> None:
-    for table in tables(records(2)):
+    for table in all_tables(records(2)):
         assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert len(tables(records(2))[0].rows) == len(CENTRES)
+    assert len(all_tables(records(2))[0].rows) == len(CENTRES)

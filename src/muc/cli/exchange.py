@@ -77,10 +77,8 @@ def list_runs(argv: Sequence[str]) -> None:
     if flags.json:
         print_json(rows)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("run", "what", "data", "from", "when", "state", box=None)
-    for row in rows:
-        table.add_row(*(str(row[key]) for key in ("run", "what", "data", "from", "when", "state")))
-    Console(soft_wrap=True).print(table)
+    names = ("run", "what", "data", "from", "when", "state")
+    table = [names, *([str(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(names))]
+    for line in table:  # not wrapped or shortened, however long: paths are there to be copied
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

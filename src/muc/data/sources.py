@@ -30,7 +30,7 @@ def load_images(settings: Data) -> ImageSet:
     if name in DATASETS:
         return load_download(name, data_root(settings))
     path = Path(name)
-    if path.is_dir():
+    if name and path.is_dir():
         return load_folder(path, settings.image_size)
     if path.is_file():
         return load_npz(path)

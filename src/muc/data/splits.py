@@ -73,7 +73,7 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
     for line in lines:
         if line in by_name:
             indices.append(by_name[line])
-        elif line.isdigit():
+        elif line.isdecimal() and len(line) < 19:
             indices.append(int(line))
         elif by_name:
             check_name(f"image in {path}", line, by_name)
@@ -91,7 +91,7 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
 def _class_index(name: str, class_names: Sequence[str]) -> int:
     if name in class_names:
         return list(class_names).index(name)
-    if name.isdigit() and int(name) < len(class_names):
+    if name.isdecimal() and int(name) < len(class_names):
         return int(name)
     check_name("class", name, class_names)
     raise AssertionError("unreachable: a valid name was found above")

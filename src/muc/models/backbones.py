@@ -12,7 +12,7 @@ from torch.nn.functional import batch_norm
 def build_backbone(architecture: str, channels: int, image_size: int, norm_groups: int = 1) -> tuple[nn.Module, int]:
     """-> (backbone, feature_dim). `norm_groups` > 1 splits the ResNets' batch norm (MoCo)."""
     if architecture == "mlp":
-        return mlp(channels * image_size**2), 512
+        return mlp(channels * image_size**2), 256
     if architecture == "convnet":
         return convnet(channels), 256
     return small_image_resnet(architecture, channels, norm_groups)
@@ -34,7 +34,7 @@ def small_image_resnet(architecture: str, channels: int = 3, norm_groups: int = 
     return network, feature_dim
 
 
-def mlp(inputs: int, width: int = 512) -> nn.Module:
+def mlp(inputs: int, width: int = 256) -> nn.Module:
     """No convolutional prior: memorises a few hundred images soonest (docs/log.md)."""
     return nn.Sequential(
         nn.Flatten(),

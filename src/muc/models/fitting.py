@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -119,6 +120,7 @@ def find_backbone(found: Shapes, architecture: str, channels: int, image_size: i
     raise UserError(f"{fault}; {_advice(found, fits, channels, image_size)}")
 
 
+@cache
 def backbone_shapes(architecture: str, channels: int, image_size: int) -> Shapes:
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
         return shapes(build_backbone(architecture, channels, image_size)[0].state_dict())

@@ -39,6 +39,7 @@ class MoCo(ContrastiveModel):
         self.register_buffer("queue_log_weight", torch.zeros(queue_size))
         self.register_buffer("queue_position", torch.zeros((), dtype=torch.long))
         self._pending: tuple[Tensor, Tensor] | None = None
+        self._orders: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
 
     def projected(self, images: Tensor) -> Tensor:
         return self.projector(self.backbone(images))
@@ -46,9 +47,16 @@ class MoCo(ContrastiveModel):
     @torch.no_grad()
     def _keys(self, images: Tensor) -> Tensor:
         """Keys of shuffled rows, put back in order: batch-norm groups must not give a key's query away."""
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(len(images))).to(images.device)
+        order, back = self._shuffle(len(images), images.device)
         keys = self.key_projector(self.key_backbone(images[order])).float()
-        return normalize(keys, dim=-1)[order.argsort()]
+        return normalize(keys, dim=-1)[back]
+
+    def _shuffle(self, n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """A fixed random order of n rows and its inverse; the rows themselves are drawn anew in every step."""
+        if (n, device) not in self._orders:
+            order = torch.randperm(n, generator=torch.Generator().manual_seed(n))
+            self._orders[n, device] = (order.to(device), order.argsort().to(device))
+        return self._orders[n, device]
 
     def contrast(self, batch: Batch) -> Contrast:
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
@@ -83,6 +91,5 @@ class MoCo(ContrastiveModel):
 
 def follow(slow: nn.Module, fast: nn.Module, momentum: float) -> None:
     """Exponential moving average of the parameters; buffers (batch-norm statistics) are the slow module's own."""
-    pairs = zip(slow.parameters(), fast.parameters(), strict=True)
-    for slow_parameter, fast_parameter in pairs:
-        slow_parameter.lerp_(fast_parameter, 1 - momentum)
+    slow_values, fast_values = ([p.data for p in module.parameters()] for module in (slow, fast))
+    torch._foreach_lerp_(slow_values, fast_values, 1 - momentum)

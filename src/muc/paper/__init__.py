@@ -46,6 +46,23 @@ def forgetting_scores(data: str, algorithm: str, architecture: str, forget_fract
     return {r["method"]: r["FS"] for r in rows if _is(r, data, algorithm, architecture, forget_fraction)}
 
 
+def print_t_tests() -> None:
+    """Onto standard output: the paper's p-values and what its summary statistics give."""
+    from muc.paper.show import t_test_table
+    from muc.report.render import print_terminal
+
+    print_terminal(t_test_table())
+
+
+def print_tables() -> None:
+    """Onto standard output: every table as printed, each with what is wrong in it."""
+    from muc.paper.show import printed_tables
+    from muc.report.render import print_terminal
+
+    for table in printed_tables():
+        print_terminal(table)
+
+
 def _is(row: dict[str, Any], data: str, algorithm: str, architecture: str, forget_fraction: float) -> bool:
     """The fraction is compared roughly: 10 % of SVHN's 65,931 images is not a whole number."""
     named = (row["dataset"], row["algorithm"], row["architecture"]) == (data, algorithm, architecture)

@@ -1,6 +1,6 @@
 """Result files -> tables, figures and one self-contained page. Imports no torch."""
 
 from muc.report.build import write_report
-from muc.report.tables import Cell, Table, tables
+from muc.report.tables import Cell, Table, all_tables
 
-__all__ = ["Cell", "Table", "tables", "write_report"]
+__all__ = ["Cell", "Table", "all_tables", "write_report"]

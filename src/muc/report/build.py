@@ -6,7 +6,7 @@ from typing import Any
 from muc.errors import UserError
 from muc.report import render
 from muc.report.page import page
-from muc.report.tables import tables
+from muc.report.tables import all_tables
 from muc.storage import write_json, write_text
 
 TITLE = "Unlearning report"
@@ -28,7 +28,7 @@ def write_report(
     if not records:
         raise UserError("there are no evaluation records to report; first: muc evaluate RUN --against RETRAIN_RUN")
     text = page(records, title, looks, thumbnails)  # everything is made before anything is written
-    made = tables(records)
+    made = all_tables(records)
     write_json(out / RESULTS, records)
     write_text(out / MARKDOWN, f"# {render.markdown_text(title)}\n\n" + "\n".join(map(render.markdown, made)))
     write_text(out / LATEX, "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(map(render.latex, made)))

@@ -11,7 +11,7 @@ from muc.evaluate.gaps import METRICS
 from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png
 from muc.report.group import Comparison, Entry
 from muc.report.noise import noise_of
-from muc.report.words import entry_name, method_name
+from muc.report.words import method_name
 
 
 def gap_chart(comparison: Comparison) -> bytes | None:
@@ -40,13 +40,17 @@ def gap_chart(comparison: Comparison) -> bytes | None:
         at = (noise.between["AG"], 1.0)
         note = "two Retrains with different seeds"
         ax.annotate(note, at, (4, 3), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=9)
-    ax.set_yticks(range(len(entries)), [plain(entry_name(e)) for e in entries], fontsize=10, color=INK)
+    ax.set_yticks(range(len(entries)), [_label(e) for e in entries], fontsize=10, color=INK)
     ax.set_ylim(len(entries) - 0.45, -0.55)
     ax.set_xlim(0, 1.17 * longest)
     ax.set_xlabel("average gap to Retrain, percentage points (shorter is closer)", color=MUTED)
     figure.legend(ncols=5, loc="outside lower right", frameon=False, fontsize=9, handlelength=1)
     _tidy(ax)
     return png(figure)
+
+
+def _label(entry: Entry) -> str:
+    return "\n".join(plain(part, 44) for part in (method_name(entry.method), entry.variant) if part)
 
 
 def _mean(entry: Entry, key: str) -> float:
@@ -66,10 +70,11 @@ def _total(ax: Axes, y: int, entry: Entry, longest: float) -> None:
 def alignment_histograms(comparison: Comparison) -> bytes | None:
     """PNG: how alike two views of an image to forget look to each method's model, beside Retrain's and the original's.
 
-    None where the records hold no per-image values or no Retrain to compare with.
+    Of a search, the setting closest to Retrain. None without per-image values or a Retrain to compare with.
     """
     retrain, original = _alignments(comparison.entry("retrain")), _alignments(comparison.entry("pretrain"))
-    methods = [(e, values) for e in comparison.entries if e.approximate and len(values := _alignments(e))]
+    closest = {e.method: e for e in reversed(comparison.ranked())}  # of a search, the closest setting only
+    methods = [(e, values) for e in comparison.entries if e in closest.values() and len(values := _alignments(e))]
     if not len(retrain) or not methods:
         return None
     everything = np.concatenate([retrain, original, *(values for _, values in methods)])
@@ -84,7 +89,7 @@ def alignment_histograms(comparison: Comparison) -> bytes | None:
         if len(original):
             ax.hist(original, bins, density=True, histtype="step", color=INK, linestyle=":", label="Original")
         ax.hist(values, bins, density=True, histtype="step", color=PALETTE[0], linewidth=1.9, label="this method")
-        ax.set_title(plain(entry_name(entry)), fontsize=10.5, fontweight="bold", color=INK)
+        ax.set_title(_label(entry), fontsize=10 if not entry.variant else 9, fontweight="bold", color=INK)
         ax.set_yticks([])
         _tidy(ax)
         ax.tick_params(labelbottom=True)

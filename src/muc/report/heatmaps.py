@@ -24,7 +24,11 @@ NUMBERED = 10  # up to so many images the values stand in the cells
 NAMED = 16  # up to so many the images are named (or shown) along the axes
 
 
-def look_figure(look: Mapping[str, Any], thumbnails: Sequence[bytes] | None = None) -> bytes:
+Thumbnails = Sequence[bytes] | np.ndarray
+"""The owner's images: encoded as PNG or JPEG, or as (n, 1 or 3, h, w) uint8 pixels."""
+
+
+def look_figure(look: Mapping[str, Any], thumbnails: Thumbnails | None = None) -> bytes:
     """PNG of one `Look`: similarity before and after on one colour scale, and their difference around zero."""
     before, after, gap = (np.array(look[key], dtype=float) for key in ("before", "after", "gap"))
     pictures = open_thumbnails(thumbnails, len(gap))
@@ -42,7 +46,7 @@ def look_figure(look: Mapping[str, Any], thumbnails: Sequence[bytes] | None = No
     return png(figure)
 
 
-def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Sequence[bytes] | None = None) -> bytes:
+def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | None = None) -> bytes:
     """PNG: the change that each method made to the same images, side by side on one colour scale."""
     matrices = {method: np.array(look["gap"], dtype=float) for method, look in looks.items()}
     first = next(iter(looks.values()))
@@ -124,13 +128,15 @@ def _label_axes(ax: Axes, n: int, names: Sequence[str], pictures: Sequence[np.nd
     ax.set_ylim(n - 0.5, -1.55)
 
 
-def open_thumbnails(encoded: Sequence[bytes] | None, n: int) -> list[np.ndarray] | None:
-    """Small square pictures of the owner's images; None where none are given or the axes have no room for them."""
-    if encoded is None or n > NAMED:
+def open_thumbnails(given: Thumbnails | None, n: int) -> list[np.ndarray] | None:
+    """Small pictures of the owner's images; None where none are given or the axes have no room for them."""
+    if given is None or n > NAMED:
         return None
-    if len(encoded) != n:
-        raise UserError(f"{len(encoded)} thumbnails were given for {n} images; give one for each image")
-    return [_open(data, i) for i, data in enumerate(encoded)]
+    if len(given) != n:
+        raise UserError(f"{len(given)} thumbnails were given for {n} images; give one for each image")
+    if isinstance(given, np.ndarray):
+        return [np.broadcast_to(p.transpose(1, 2, 0), (*p.shape[1:], 3)) for p in given]
+    return [_open(data, i) for i, data in enumerate(given)]
 
 
 def _open(data: bytes, position: int) -> np.ndarray:

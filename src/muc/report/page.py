@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from muc.report import figures, render
 from muc.report.group import Comparison, Entry, Record, compare, show
+from muc.report.noise import noise_of
 from muc.report.summary import Summary, summarise
 from muc.report.tables import Table, tables_of
 from muc.report.words import GLOSSARY, entry_name, method_name, setting_name
@@ -83,8 +84,13 @@ def _gap_picture(comparison: Comparison) -> Picture | None:
     return Picture(
         figures.data_uri(drawn),
         alt=f"Bar chart of the average gap to Retrain in percentage points: {values}.",
-        caption="Each bar is a method's average gap to Retrain; its pieces show which metric adds how much. Whiskers: "
-        "standard deviation over seeds. Left of the dashed line, a method is as close to Retrain as another Retrain.",
+        caption="Each bar is a method's average gap to Retrain; its pieces show which metric adds how much."
+        + (" Whiskers: standard deviation over seeds." if any(g.sd is not None for _, g in shown) else "")
+        + (
+            " Left of the dashed line, a method is as close to Retrain as another Retrain."
+            if noise_of(comparison)
+            else ""
+        ),
     )
 
 

@@ -134,8 +134,10 @@ def _html_rows(row: tuple[Cell, ...]) -> str:
 def _html_cell(cell: Cell, element: Literal["th", "td"]) -> str:
     tag = {"best": "strong", "second": "em", "": "span"}[cell.mark]
     gap = "" if cell.gap is None else f'<span class="gap">({_html_number(cell.gap)})</span>'
-    scope = ' scope="row"' if element == "th" else ""
-    return f'<{element}{scope}><{tag} class="value">{_html_number(cell.text)}</{tag}>{gap}</{element}>'
+    if element == "th":  # names of settings are long words; let them break where a reader would
+        name = escape(cell.text).replace("_", "_<wbr>").replace("=", "=<wbr>")
+        return f'<th scope="row"><{tag} class="value">{name}</{tag}></th>'
+    return f'<td><{tag} class="value">{_html_number(cell.text)}</{tag}>{gap}</td>'
 
 
 def _html_number(text: str) -> str:
@@ -148,12 +150,22 @@ def text(table: Table, width: int | None = None, colour: bool = False) -> str:
     """For the terminal (`width` None: as wide as it is); what does not fit beside goes below, with its row names."""
     console = Console(file=StringIO(), width=width, force_terminal=colour, color_system="auto" if colour else None)
     with console.capture() as capture:
-        console.print(Text(table.title, style="bold"))
-        for part in _parts(table, console.width):
-            console.print(part)
-            console.print()
-        console.print(Text(table.caption, style="dim"))
+        _print(table, console)
     return capture.get()
+
+
+def print_terminal(table: Table) -> None:
+    """Onto standard output, in colour where it takes any."""
+    _print(table, Console())
+
+
+def _print(table: Table, console: Console) -> None:
+    console.print(Text(table.title, style="bold"))
+    for part in _parts(table, console.width):
+        console.print(part)
+        console.print()
+    console.print(Text(table.caption, style="dim"))
+    console.print()
 
 
 def _parts(table: Table, width: int) -> list[RichTable]:

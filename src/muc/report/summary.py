@@ -137,7 +137,7 @@ def _cost(c: Comparison) -> list[str]:
         text[-1] += f" (Retrain: {' and '.join(signed(t) for t in theirs if t)})." if all(theirs) else "."
     if times := _times(best, retrain):
         mine, exact = times
-        text.append(f"It took {minutes(mine)}, Retrain {minutes(exact)}.")
+        text.append(f"{entry_name(best)} took {minutes(mine)}, Retrain {minutes(exact)}.")
     return text
 
 

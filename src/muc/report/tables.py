@@ -35,7 +35,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def tables(records: list[Record]) -> list[Table]:
+def all_tables(records: list[Record]) -> list[Table]:
     """All tables of all settings."""
     return [table for comparison in compare(records) for table in tables_of(comparison)]
 
@@ -168,7 +168,8 @@ def noise_table(comparison: Comparison) -> Table | None:
             rows.append((Cell(entry_name(entry)), *_ratios({m: s.mean for m, s in stats.items() if s}, noise)))
     return Table(
         title=f"Gaps against chance: {setting_name(comparison.setting)}",
-        caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds. "
+        caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds"
+        f"{', so few that the floor itself is rough' if noise.seeds < 5 else ''}. "
         "'Retrain vs Retrain' is how far two Retrains with different seeds are from each other: a method at or below "
         "that line cannot be told from exact unlearning by this metric.",
         columns=("Method", *METRICS, "Mean"),

@@ -75,7 +75,7 @@ def architecture_name(name: str) -> str:
 
 
 def percent(fraction: float) -> str:
-    return f"{100 * fraction:.3g} %"
+    return f"{100 * fraction:.3g}\N{NO-BREAK SPACE}%"
 
 
 def setting_name(setting: Setting) -> str:

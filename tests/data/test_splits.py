@@ -1,0 +1,189 @@
+"""Who is trained on and who is forgotten: reproducible, disjoint, and honest about bad requests."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muc.config import Data, Request
+from muc.data import ImageSet, apply_request, forget_indices, make_split
+from muc.errors import UserError
+from muc.storage import Split
+
+N = 100
+
+
+def image_set(n: int = N, names: bool = False) -> ImageSet:
+    pixels, test = np.zeros((n, 1, 4, 4), dtype=np.uint8), np.zeros((5, 1, 4, 4), dtype=np.uint8)
+    file_names = [f"pet{i}.png" for i in range(n)] if names else []
+    return ImageSet(
+        "pets", pixels, np.arange(n) % 4, test, np.zeros(5, dtype=np.int64), ["cat", "dog", "7", "owl"], file_names
+    )
+
+
+IMAGES = image_set()
+SPLIT = make_split(IMAGES, Data(), seed=0)
+
+
+def asked(tmp_path: Path, *lines: object) -> Request:
+    (tmp_path / "request.txt").write_text("\n".join(str(line) for line in lines))
+    return Request(forget=tmp_path / "request.txt")
+
+
+def forgotten(request: Request, images: ImageSet = IMAGES, split: Split = SPLIT) -> list[int]:
+    after = apply_request(split, request, images)
+    assert np.array_equal(np.sort(after.train), np.sort(split.retain)), "trained on = retained + forgotten"
+    assert not set(after.retain) & set(after.unlearn)
+    assert np.array_equal(after.validation, split.validation)
+    return after.unlearn.tolist()
+
+
+def test_a_seed_always_gives_the_same_split_and_another_seed_another() -> None:
+    again, other = make_split(IMAGES, Data(), seed=0), make_split(IMAGES, Data(), seed=1)
+    assert np.array_equal(SPLIT.retain, again.retain)
+    assert np.array_equal(SPLIT.validation, again.validation)
+    assert not np.array_equal(SPLIT.retain, other.retain)
+
+
+@given(
+    n=st.integers(16, 60),
+    validation=st.floats(0, 0.5),
+    limit=st.none() | st.integers(8, 80),
+    fraction=st.floats(0.3, 0.6),
+    seed=st.integers(0, 2**32),
+)
+def test_validation_images_are_never_trained_on(
+    n: int, validation: float, limit: int | None, fraction: float, seed: int
+) -> None:
+    images = image_set(n)
+    split = make_split(images, Data(validation_fraction=validation, train_limit=limit), seed)
+    assert len(split.validation) == round(validation * n)
+    assert len(split.retain) == min(n - len(split.validation), limit or n)
+    after = apply_request(split, Request(forget_fraction=fraction), images)
+    everything = np.concatenate([after.validation, after.retain, after.unlearn])
+    assert len(np.unique(everything)) == len(everything)
+    assert np.array_equal(np.sort(np.concatenate([split.validation, split.retain])), np.sort(everything))
+
+
+def test_the_permutation_says_who_is_validation_then_unlearn_then_retain() -> None:
+    order = np.random.default_rng(0).permutation(N)
+    after = apply_request(SPLIT, Request(forget_fraction=0.2), IMAGES)
+    assert np.array_equal(after.validation, order[:10])
+    assert np.array_equal(after.unlearn, order[10:28])
+    assert np.array_equal(after.retain, order[28:])
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.02, 2), (0.1, 9), (0.5, 45), (0.95, 86)])
+def test_a_fraction_is_of_the_trained_images(fraction: float, count: int) -> None:
+    assert len(forgotten(Request(forget_fraction=fraction))) == count
+
+
+def test_a_file_of_indices_names_exactly_those(tmp_path: Path) -> None:
+    a, b, c = SPLIT.retain[[3, 50, 7]]
+    assert forgotten(asked(tmp_path, a, "", f"  {b} ", c, "")) == [a, b, c]
+
+
+def test_a_file_of_names_names_exactly_those(tmp_path: Path) -> None:
+    a, b = SPLIT.retain[:2]
+    assert forgotten(asked(tmp_path, f"pet{b}.png", f"pet{a}.png"), image_set(names=True)) == [b, a]
+
+
+def test_names_and_indices_may_be_mixed(tmp_path: Path) -> None:
+    a, b = SPLIT.retain[:2]
+    assert forgotten(asked(tmp_path, f"pet{b}.png", a), image_set(names=True)) == [b, a]
+
+
+@pytest.mark.parametrize(("name", "label"), [("dog", 1), ("1", 1), ("owl", 3), ("7", 2)])
+def test_a_class_by_name_or_number(name: str, label: int) -> None:
+    rows = forgotten(Request(forget_class=name))
+    assert sorted(rows) == sorted(i for i in SPLIT.retain if i % 4 == label)
+
+
+def test_a_second_request_leaves_the_first_forgotten() -> None:
+    once = apply_request(SPLIT, Request(forget_fraction=0.2), IMAGES)
+    twice = apply_request(once, Request(forget_fraction=0.5), IMAGES)
+    assert np.array_equal(np.sort(twice.train), np.sort(once.retain))
+    assert not set(once.unlearn) & set(twice.train)
+    with pytest.raises(UserError, match=f"image {once.unlearn.min()} is not among the 72 images"):
+        forget_indices(once, once.unlearn)
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        (Request(), "exactly one of --forget-fraction, --forget and --forget-class"),
+        (Request(forget_fraction=0.1, forget_class="cat"), "exactly one of"),
+        (Request(forget_fraction=0.0), "names 0 trained images; at least 2"),
+        (Request(forget_fraction=0.01), "names 1 trained images; at least 2"),
+        (Request(forget_fraction=0.96), "forget-fraction is 0.96; give a number from 0 to 0.95"),
+        (Request(forget_fraction=-0.1), "forget-fraction is -0.1"),
+        (Request(forget_fraction=float("nan")), "forget-fraction is nan"),
+        (Request(forget_class="cats"), "unknown class 'cats'; did you mean 'cat'"),
+        (Request(forget_class="4"), "unknown class '4'"),
+        (Request(forget_class="-1"), "unknown class '-1'"),
+        (Request(forget_class="²"), "unknown class '²'"),
+    ],
+)
+def test_a_bad_request_is_one_sentence(request_: Request, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        apply_request(SPLIT, request_, IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ([], "is empty; list one index or file name a line"),
+        (["", "  "], "is empty"),
+        ([N, 1], f"names image {N}, but pets has images 0 to {N - 1}"),
+        ([10**17, 1], "but pets has images 0 to"),
+        (["9" * 5000, 1], "is not an index"),
+        ([-1, 1], "'-1' in .* is not an index"),
+        (["1.5", 1], "'1.5' in .* is not an index"),
+        (["²", 1], "'²' in .* is not an index"),
+        (["pet1.png"], "pets has no file names, so list whole numbers"),
+        ([*SPLIT.retain[:3], SPLIT.retain[0]], f"names image {SPLIT.retain[0]} more than once"),
+        ([SPLIT.retain[0]], "names 1 trained images; at least 2"),
+        ([SPLIT.retain[0], SPLIT.validation[0]], f"image {SPLIT.validation[0]} is not among the 90 images"),
+        (SPLIT.retain.tolist(), "leaves 0 images to retain; at least 2 must stay"),
+        (SPLIT.retain[1:].tolist(), "leaves 1 images to retain"),
+    ],
+)
+def test_a_bad_request_file_is_one_sentence(tmp_path: Path, lines: list[object], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        apply_request(SPLIT, asked(tmp_path, *lines), IMAGES)
+
+
+def test_an_unknown_file_name_gets_the_nearest_valid_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"unknown image in .*'pet44\.pgn'; did you mean 'pet44\.png'"):
+        apply_request(SPLIT, asked(tmp_path, "pet44.pgn"), image_set(names=True))
+
+
+def test_an_unknown_file_name_among_thousands_does_not_list_them_all(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        apply_request(SPLIT, asked(tmp_path, "holiday.jpg"), image_set(5000, names=True))
+    assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "binary"])
+def test_a_request_that_cannot_be_read_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "binary":
+        path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=f"cannot read the request {path}"):
+        apply_request(SPLIT, Request(forget=path), IMAGES)
+
+
+@pytest.mark.parametrize("settings", [Data(validation_fraction=0.9), Data(validation_fraction=0.5)])
+def test_data_that_leaves_too_little_to_train_on_is_refused(settings: Data) -> None:
+    with pytest.raises(UserError, match=r"pets leaves \d images to train on; at least 4 are needed"):
+        make_split(image_set(6), settings, 0)
+
+
+def test_the_smallest_data_and_request_there_can_be() -> None:
+    split = make_split(image_set(4), Data(validation_fraction=0), 0)
+    after = apply_request(split, Request(forget_fraction=0.5), image_set(4))
+    assert (len(after.unlearn), len(after.retain)) == (2, 2)

@@ -1,0 +1,419 @@
+"""The command line: help at once, and for every bad input one sentence, exit code 2, and nothing half-written."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import muc
+from muc.__main__ import COMMANDS, main
+from muc.storage import RunFolder, read_json, write_json
+
+TINY = ("--data", "digits", "--train-limit", "40", "--batch-size", "20", "--epochs", "1", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pretrained run and one that was unlearned from it."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert main(["pretrain", *TINY, "--out", str(folder / "original")]) == 0
+    request = ["--forget-fraction", "0.2", "--epochs", "1", "--threads", "1"]
+    assert main(["unlearn", str(folder / "original"), "--method", "finetune", *request]) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to damage, which is also where commands run: nothing may be written there by a command that fails."""
+    shutil.copytree(runs_folder, tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    return Path("runs")
+
+
+def everything_below(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
+
+
+@pytest.fixture
+def complaint(capsys: pytest.CaptureFixture[str], copied: Path) -> Callable[..., str]:
+    """Run a command that must fail -> its one sentence."""
+
+    def run(*argv: object) -> str:
+        capsys.readouterr()
+        before = everything_below(Path())
+        assert main([str(argument) for argument in argv]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        lines = said.err.splitlines()
+        assert len(lines) == 1, said.err
+        assert lines[0].startswith("muc: error: ")
+        assert everything_below(Path()) == before
+        return lines[0]
+
+    return run
+
+
+# --- help ---
+
+
+def test_help_needs_no_torch_and_shows_an_example() -> None:
+    script = """
+import sys
+from muc.__main__ import COMMANDS, main
+for argv in (["--help"], ["--version"], *([name, "--help"] for name in COMMANDS), ["audit", "look", "--help"]):
+    print("#", *argv)
+    try:
+        assert main(argv) == 0
+    except SystemExit as stop:
+        assert stop.code == 0
+heavy = {"torch", "torchvision", "sklearn", "scipy", "matplotlib", "PIL"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(muc.__file__).parents[1]), "COLUMNS": "200"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = dict(page.split("\n", maxsplit=1) for page in done.stdout.split("# ")[1:])
+    assert f"muc {muc.__version__}" in pages["--version"]
+    for command in COMMANDS:
+        assert f"  {command}" in pages["--help"]
+        assert "Example: muc" in pages[f"{command} --help"]
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["help"]])
+def test_help_is_asked_for_in_several_ways(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 0
+    assert "Example: muc pretrain" in capsys.readouterr().out
+
+
+def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "muc COMMAND --help" in capsys.readouterr().out
+
+
+def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"muc {muc.__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [["pretrain", "--epochs", "many"], ["pretrain", "--colour", "red"], ["unlearn"]])
+def test_malformed_flags_end_with_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 2
+    assert f"muc {argv[0]} --help" in capsys.readouterr().err
+
+
+# --- names and numbers ---
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["pretrian"], "unknown command 'pretrian'; did you mean 'pretrain'?"),
+        (["audit", "lok"], "unknown audit step 'lok'; did you mean 'look'?"),
+        (["pretrain", "--algorithm", "simclrr"], "unknown algorithm 'simclrr'; did you mean 'simclr'?"),
+        (["pretrain", "--architecture=resnet19"], "unknown architecture 'resnet19'; did you mean 'resnet18'?"),
+        (["pretrain", "--data", "cifar-10"], "unknown data set 'cifar-10'; did you mean 'cifar10'?"),
+        (["pretrain", "--data", "nowhere.npz"], "there is no file or folder 'nowhere.npz'"),
+        (["unlearn", "runs/original", "--method", "fintune"], "unknown method 'fintune'; did you mean 'finetune'?"),
+        (["compare", "runs/original", "--methods", "negrad"], "unknown method 'negrad'; did you mean 'neggrad'?"),
+        (["unlearn", "runs/orignal", "--forget-fraction", "0.1"], "there is no run at runs/orignal"),
+        (["resume", "runs"], "is runs a run folder?"),
+        (["resume", "runs/original"], "is finished; there is nothing to resume"),
+        (["runs", "nowhere"], "there is no folder 'nowhere'"),
+        (["evaluate"], "no run was given"),
+        (["evaluate", "runs/original"], "none of the runs serves a request"),
+        (["evaluate", "runs/original-finetune", "--against", "runs/retrain"], "there is no run at runs/retrain"),
+        (["pretrain", "--epochs", "0"], "epochs is 0; give a number from 1"),
+        (["pretrain", "--learning-rate", "nan"], "learning-rate is nan"),
+        (["pretrain", "--temperature", "0"], "temperature is 0.0"),
+        (["pretrain", "--seed", "-1"], "seed is -1"),
+        (["pretrain", "--threads", "0"], "threads is 0"),
+        (["pretrain", "--image-size", "1000000"], "image-size is 1000000"),
+        (["pretrain", "--validation-fraction", "1.5"], "validation-fraction is 1.5"),
+        (["unlearn", "runs/original", "--forget-fraction", "0.1", "--epochs", "0"], "epochs is 0"),
+        (["unlearn", "runs/original", "--forget-fraction", "0.1", "--learning-rate", "inf"], "learning-rate is inf"),
+        (["unlearn", "runs/original", "--forget-fraction", "0.1", "--beta", "-1"], "beta is -1"),
+        (["unlearn", "runs/original", "--method", "l1_sparsity", "--l1", "nan"], "l1 is nan"),
+        (["unlearn", "runs/original", "--forget-fraction", "0.1", "--out", "runs/original"], "is or holds the run"),
+        (["unlearn", "runs/original", "--forget-fraction", "0.1", "--out", "runs", "--force"], "is or holds the run"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_name_or_number_is_one_sentence(complaint: Callable[..., str], argv: list[str], words: str) -> None:
+    assert words in complaint(*argv)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7", "gpu", "tpu", "meta"])
+def test_a_device_that_is_not_there_is_never_replaced_in_silence(
+    complaint: Callable[..., str], monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert f"device '{device}'" in complaint("pretrain", *TINY, "--device", device, "--out", "new")
+    assert f"device '{device}'" in complaint(
+        "unlearn", "runs/original", "--forget-fraction", "0.1", "--device", device, "--out", "new"
+    )
+
+
+# --- requests ---
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "is empty"),
+        ([0, 1_000_000], "names image 1000000, but digits has images 0 to"),
+        (["cat.png"], "digits has no file names"),
+        ("validation", "is not among the 40 images this model was trained on"),
+        ("duplicate", "more than once"),
+        ("one", "names 1 trained images; at least 2"),
+        ("all", "leaves 0 images to retain"),
+    ],
+    ids=str,
+)
+def test_a_bad_request_is_one_sentence(
+    complaint: Callable[..., str], copied: Path, lines: list[object] | str, words: str
+) -> None:
+    split = RunFolder(copied / "original").split()
+    if isinstance(lines, str):
+        kinds = {
+            "validation": split.validation[:3],
+            "duplicate": split.retain[[0, 1, 0]],
+            "one": split.retain[:1],
+            "all": split.retain,
+        }
+        lines = kinds[lines].tolist()
+    Path("request.txt").write_text("\n".join(map(str, lines)))
+    assert words in complaint("unlearn", "runs/original", "--forget", "request.txt", "--out", "new")
+    assert words in complaint("compare", "runs/original", "--forget", "request.txt", "--out", "new")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "exactly one of --forget-fraction, --forget and --forget-class"),
+        (["--forget-fraction", "0.1", "--forget-class", "3"], "exactly one of"),
+        (["--forget-fraction", "0.001"], "names 0 trained images"),
+        (["--forget-fraction", "1"], "forget-fraction is 1"),
+        (["--forget-class", "eleven"], "unknown class 'eleven'"),
+        (["--forget", "nowhere.txt"], "cannot read the request nowhere.txt"),
+    ],
+)
+def test_a_bad_request_on_the_command_line_is_one_sentence(
+    complaint: Callable[..., str], flags: list[str], words: str
+) -> None:
+    assert words in complaint("unlearn", "runs/original", *flags, "--out", "new")
+
+
+def test_what_was_forgotten_cannot_be_forgotten_again(complaint: Callable[..., str], copied: Path) -> None:
+    gone = RunFolder(copied / "original-finetune").split().unlearn
+    Path("request.txt").write_text("\n".join(map(str, gone)))
+    assert "is not among the 32 images" in complaint("unlearn", "runs/original-finetune", "--forget", "request.txt")
+
+
+def test_a_comparison_that_cannot_end_well_does_not_begin(complaint: Callable[..., str], copied: Path) -> None:
+    ask = ["compare", "runs/original", "--out", "new", "--forget-fraction"]
+    assert "nothing to compare" in complaint(*ask, "0.2", "--methods", "retrain")
+    assert "does not serve this request" in complaint(*ask, "0.5", "--against", "runs/original-finetune")
+
+
+def test_runs_of_different_requests_are_not_compared(complaint: Callable[..., str], copied: Path) -> None:
+    request = ["--forget-fraction", "0.5", "--method", "finetune", "--epochs", "1", "--threads", "1", "--out", "other"]
+    assert main(["unlearn", "runs/original", *request]) == 0
+    assert "do not serve the same request" in complaint("evaluate", "other", "--against", "runs/original-finetune")
+
+
+# --- data ---
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"images": np.zeros((9, 4, 5), dtype=np.uint8), "labels": np.arange(9)}, "crop or resize them to squares"),
+        ({"images": np.full((9, 4, 4), np.nan), "labels": np.arange(9)}, "NaN or infinite values"),
+        ({"images": np.zeros((9, 4, 4), dtype=np.uint8), "labels": np.arange(8)}, "give one label an image"),
+        ({"images": np.zeros((4, 4, 4), dtype=np.uint8), "labels": np.arange(4)}, "at least 4 are needed"),
+        ({"images": np.array([None] * 9), "labels": np.arange(9)}, "holds Python objects"),
+    ],
+    ids=["shape", "nan", "labels", "few", "objects"],
+)
+def test_arrays_that_are_no_images_are_one_sentence(
+    complaint: Callable[..., str], arrays: dict[str, Any], words: str
+) -> None:
+    np.savez("mine.npz", **arrays)
+    assert words in complaint("pretrain", "--data", "mine.npz", "--out", "new")
+
+
+def test_a_header_that_promises_terabytes_is_one_sentence(complaint: Callable[..., str]) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (8 * 2**40,)})
+    with zipfile.ZipFile("mine.npz", "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    assert "promises 8,796,093,022,208 bytes but holds 0" in complaint("pretrain", "--data", "mine.npz", "--out", "new")
+
+
+def test_a_broken_image_in_a_folder_is_named(complaint: Callable[..., str]) -> None:
+    from PIL import Image
+
+    for i in range(9):
+        path = Path("pets") / "cat" / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (i, i, i)).save(path)
+    path.write_bytes(path.read_bytes()[:-30])
+    assert "pets/cat/8.png is not a readable image" in complaint("pretrain", "--data", "pets", "--out", "new")
+
+
+# --- places to write ---
+
+
+def test_a_place_that_is_taken_is_one_sentence(complaint: Callable[..., str]) -> None:
+    Path("file").write_text("mine")
+    Path("papers").mkdir()
+    Path("papers/thesis.tex").write_text("years of work")
+    assert "is a file, not a folder" in complaint("pretrain", *TINY, "--out", "file")
+    assert "is inside a file" in complaint("pretrain", *TINY, "--out", "file/run")
+    assert "not empty and not a run" in complaint("pretrain", *TINY, "--out", "papers", "--force")
+    assert "holds a finished run" in complaint("pretrain", *TINY, "--out", "runs/original")
+
+
+def test_no_permission_is_one_sentence(complaint: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", "new")
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    assert "no permission to write new; give another --out" in complaint("pretrain", *TINY, "--out", "new")
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_full_disk_is_one_sentence_and_the_run_can_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = shutil.disk_usage(".")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+        assert main(["pretrain", *TINY, "--out", "new"]) == 2
+    assert "are free; make room, then resume" in capsys.readouterr().err
+    assert main(["resume", "new"]) == 0
+
+
+# --- damaged runs ---
+
+USES = (
+    ["unlearn", "runs/original", "--forget-fraction", "0.1", "--threads", "1", "--out", "new"],
+    ["evaluate", "runs/original-finetune", "--threads", "1"],
+)
+
+
+@pytest.mark.parametrize("argv", USES, ids=["unlearn", "evaluate"])
+def test_weights_with_a_flipped_bit_are_named(complaint: Callable[..., str], copied: Path, argv: list[str]) -> None:
+    path = copied / "original" / "model.safetensors"
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 4
+    path.write_bytes(damaged)
+    assert f"{path} is damaged" in complaint(*argv)
+
+
+@pytest.mark.parametrize("argv", USES, ids=["unlearn", "evaluate"])
+def test_a_run_of_a_newer_version_asks_for_an_upgrade(
+    complaint: Callable[..., str], copied: Path, argv: list[str]
+) -> None:
+    path = copied / "original" / "config.json"
+    write_json(path, {**read_json(path), "format_version": 99})
+    assert f"{path} has format version 99" in complaint(*argv)
+
+
+@pytest.mark.parametrize("argv", USES, ids=["unlearn", "evaluate"])
+@pytest.mark.parametrize(
+    ("setting", "value"), [("architecture", "convnet"), ("projection_dim", 7), ("algorithm", "moco")]
+)
+def test_weights_of_another_architecture_are_refused(
+    complaint: Callable[..., str], copied: Path, argv: list[str], setting: str, value: Any
+) -> None:
+    path = copied / "original" / "config.json"
+    values = read_json(path)
+    values["pretraining"]["model"][setting] = value
+    write_json(path, values)
+    assert "the weights in runs/original do not fit its architecture" in complaint(*argv)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda values: values["pretraining"]["model"].update(architecture="resnet5"),
+            "unknown architecture 'resnet5'",
+        ),
+        (lambda values: values["pretraining"]["model"].update(heads=8), "made by a newer muc"),
+        (lambda values: values["pretraining"]["optimisation"].update(epochs="ten"), "settings are damaged"),
+        (lambda values: values.update(pretraining=[]), "should be a JSON object"),
+        (lambda values: values.pop("pretraining"), "config.json has no 'pretraining'"),
+        (lambda values: values.update(data_sha256="0"), "is not what runs/original was made with"),
+    ],
+    ids=["architecture", "newer", "type", "list", "missing", "data"],
+)
+def test_a_damaged_config_is_one_sentence(
+    complaint: Callable[..., str], copied: Path, damage: Callable[[dict[str, Any]], Any], words: str
+) -> None:
+    path = copied / "original" / "config.json"
+    values = read_json(path)
+    damage(values)
+    write_json(path, values)
+    assert words in complaint(*USES[0])
+
+
+@pytest.mark.parametrize("name", ["config.json", "split.json", "result.json", "model.safetensors"])
+@pytest.mark.parametrize("how", ["missing", "empty", "noise"])
+def test_a_run_that_lost_a_file_is_one_sentence(
+    complaint: Callable[..., str], copied: Path, name: str, how: str
+) -> None:
+    path = copied / "original" / name
+    path.unlink()
+    if how != "missing":
+        path.write_bytes(b"" if how == "empty" else bytes(range(256)))
+    said = complaint(*USES[0])
+    assert str(path) in said or "is not finished" in said
+
+
+def test_a_split_that_names_images_outside_the_data_is_refused(complaint: Callable[..., str], copied: Path) -> None:
+    path = copied / "original" / "split.json"
+    values = read_json(path)
+    write_json(path, {**values, "retain": [*values["retain"], 1_000_000]})
+    assert "names image 1000000" in complaint(*USES[0])
+
+
+# --- muc runs ---
+
+
+def test_runs_are_listed_with_their_state(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(copied / "original", copied / "interrupted")
+    (copied / "interrupted" / "result.json").unlink()
+    for name in ("model.safetensors", "config.json", "split.json", "result.json"):
+        shutil.copytree(copied / "original", copied / f"corrupt-{name}")
+        path = copied / f"corrupt-{name}" / name
+        path.write_bytes(path.read_bytes()[:-9])
+    capsys.readouterr()
+    assert main(["runs", "runs", "--json"]) == 0
+    rows = {row["run"]: row for row in json.loads(capsys.readouterr().out)}
+    states = {name.removeprefix("runs/"): row["state"] for name, row in rows.items()}
+    assert states == {
+        "original": "done",
+        "original-finetune": "done",
+        "interrupted": "interrupted",
+        **{f"corrupt-{name}": "corrupt" for name in ("model.safetensors", "config.json", "split.json", "result.json")},
+    }
+    assert rows["runs/original-finetune"]["from"] == "runs/original"
+    assert rows["runs/original-finetune"]["what"].startswith("finetune simclr mlp")
+    assert main(["runs", "runs"]) == 0
+    table = capsys.readouterr().out
+    assert "runs/original-finetune" in table
+    assert "corrupt" in table
