@@ -17,7 +17,8 @@ from muc.evaluate.gaps import gaps
 from muc.evaluate.white_box import evaluate
 from muc.runtime import Runtime
 from muc.storage import RunFolder
-from muc.unlearn import METHODS, GradientAscent
+from muc.unlearn import METHODS, GradientAscent, NegGrad
+from muc.unlearn.recipes import default_method
 
 CPU = config.Runtime(device="cpu", threads=1)
 SHORT = ("--data", "digits", "--train-limit", "60", "--batch-size", "20", "--epochs", "3", "--probe.epochs", "20")
@@ -245,10 +246,11 @@ def test_compare_searches_on_validation_images(
     trials = json.loads((tmp_path / "request" / "neggrad" / "search.json").read_text())
     assert [Path(trial["run"]).name for trial in trials] == ["neggrad", "neggrad-trial1"]
     assert found["publish"] == min(trials, key=lambda trial: trial["AG"])["run"]
-    rates = [RunFolder(trial["run"]).config()["method"]["learning_rate"] for trial in trials]
-    assert rates[0] == 0.01
-    assert 0.003 <= rates[1] <= 0.03
-    assert rates[1] != rates[0]
+    default, drawn = (runs.method_of(RunFolder(trial["run"])) for trial in trials)
+    assert default == default_method("neggrad", "digits")
+    assert drawn != default
+    for name, (low, high, _) in NegGrad.search.items():
+        assert low <= getattr(drawn, name) <= high
 
 
 def test_the_search_never_looks_at_test_images(

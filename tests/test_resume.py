@@ -188,7 +188,8 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(tmp_path: Path) -> None:
         (["resume", str(run)], signal.SIGTERM),
     ):
         said = stop(argv, run.path, with_signal)
-        assert said.strip() == f"muc: stopped; nothing is lost. Go on with: muc resume {run}"
+        assert said.splitlines()[-1] == f"muc: stopped; nothing is lost. Go on with: muc resume {run}"
+        assert "Traceback" not in said
         assert not run.done
         assert run.load_state() is not None
     assert main(["resume", str(run)]) == 0

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         return complain(str(error))
     except Interrupted as stop:
-        print(f"\nmuc: stopped; nothing is lost. Go on with: muc resume {stop.run}", file=sys.stderr)
+        print(f"\nmuc: stopped; nothing is lost. Go on with: {stop.command}", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
         print("\nmuc: stopped", file=sys.stderr)

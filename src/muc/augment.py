@@ -11,7 +11,7 @@ from math import log
 import torch
 from torch import Generator, Tensor
 
-from muc.config import IMAGENET_MEAN, IMAGENET_STD, Views
+from muc.config import GRAY_MEAN, GRAY_STD, IMAGENET_MEAN, IMAGENET_STD, Views
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 CROP_ATTEMPTS = 10  # as torchvision's RandomResizedCrop
@@ -173,7 +173,7 @@ def shift_hue(x: Tensor, shift: Tensor) -> Tensor:
 
 def normalise(x: Tensor) -> Tensor:
     """Colours to ImageNet's mean and standard deviation, gray images to [-1, 1]; what every encoder gets."""
-    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else ((0.5,), (0.5,))
+    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GRAY_MEAN, GRAY_STD)
     channels = [(x[:, c : c + 1] - m) / s for c, (m, s) in enumerate(zip(mean, std, strict=True))]
     return torch.cat(channels, dim=1)
 

@@ -17,6 +17,7 @@ ARCHITECTURES = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "
 DATASETS = ("glyphs", "digits", "cifar10", "cifar100", "svhn")
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+GRAY_MEAN, GRAY_STD = (0.5,), (0.5,)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Model:
     """MoCo: how slowly the key encoder follows."""
     norm_groups: int = 8
     """MoCo: groups of a batch that are batch-normalised separately (ResNets)."""
+    stem_relu: bool = True
+    """ReLU after the first convolution (ResNets); the paper's released code has none there."""
 
     def __post_init__(self) -> None:
         check_name("algorithm", self.algorithm, ALGORITHMS)

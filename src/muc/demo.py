@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from muc import config
-from muc.progress import meter
+from muc.errors import Interrupted
+from muc.progress import meter, silence
 from muc.storage import RunFolder, read_json, write_json
 from muc.unlearn import METHODS
 from muc.unlearn.recipes import default_method
@@ -30,10 +31,14 @@ def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int |
     trials = [out / f"seed{seed}" for seed in range(seeds)]
     workers = min(seeds, len(os.sched_getaffinity(0)))
     # Fresh processes: torch does not survive a fork of a process that has used its threads.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), silence) as pool:
         jobs = [pool.submit(run_trial, replace(settings, seed=seed), trial) for seed, trial in enumerate(trials)]
-        watch(jobs, trials, settings)
-        records = [record for job in jobs for record in job.result()]
+        try:
+            watch(jobs, trials, settings)
+            records = [record for job in jobs for record in job.result()]
+        except (Interrupted, KeyboardInterrupt):
+            pool.shutdown(cancel_futures=True)
+            raise Interrupted(f"muc demo --out {out}") from None
     from muc.report import write_report
 
     seen = read_json(trials[0] / "looks.json")

@@ -25,6 +25,8 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
 
 
 class Interrupted(Exception):
-    """Ctrl-C or a termination signal arrived during a run; its state was saved."""
+    """Ctrl-C or a termination signal arrived; what was done is saved, and `command` goes on from there."""
 
-    run: str = ""
+    def __init__(self, command: str = "") -> None:
+        super().__init__(command)
+        self.command = command

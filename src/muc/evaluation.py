@@ -1,7 +1,10 @@
 """Evaluating runs on disk: one record per run, in the form that reports read."""
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any, Literal
+
+import numpy as np
 
 from muc import config, runs
 from muc.errors import UserError
@@ -98,7 +101,8 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
         "forget_fraction": round(len(split.unlearn) / len(split.train), 6),
         "forget_images": len(split.unlearn),
         "retain_images": len(split.retain),
-        "seed": values["seed"],
+        "seed": split.seed,
+        "request_sha256": sha256(np.sort(split.unlearn).astype("<i8").tobytes()).hexdigest(),
         "method_settings": values.get("method"),
         "env": run.env(),
         "metrics": metrics,

@@ -6,6 +6,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 QUIET_SECONDS = 10.0
+_silent = False
+
+
+def silence() -> None:
+    """No progress from this process any more: another one watches over it."""
+    global _silent
+    _silent = True
 
 
 class Meter:
@@ -24,7 +31,7 @@ class Meter:
     def advance(self, units: int = 1, note: str = "") -> None:
         self.done += units
         now = time.monotonic()
-        if now - self._said >= QUIET_SECONDS:
+        if not _silent and now - self._said >= QUIET_SECONDS:
             self._said = now
             print(self.line(note), file=sys.stderr, flush=True)
 
@@ -62,7 +69,8 @@ class Bar(Meter):
 @contextmanager
 def meter(title: str, total: int, unit: str = "epochs") -> Generator[Meter]:
     """A live bar where a person watches, lines where not."""
-    progress = (Bar if sys.stderr.isatty() else Meter)(title, total, unit)
+    live = sys.stderr.isatty() and not _silent
+    progress = (Bar if live else Meter)(title, total, unit)
     try:
         yield progress
     finally:

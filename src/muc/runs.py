@@ -115,9 +115,7 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
     try:
         return _execute(run, images)
     except (Interrupted, KeyboardInterrupt):
-        stop = Interrupted()
-        stop.run = str(run)
-        raise stop from None
+        raise Interrupted(f"muc resume {run}") from None
 
 
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:

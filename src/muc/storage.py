@@ -14,12 +14,14 @@ A run folder is complete and describes itself:
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,7 +59,19 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, values: Any) -> None:
-    write_text(path, json.dumps(values, indent=1, default=_plain) + "\n")
+    text = json.dumps(_finite(values), indent=1, default=_plain, allow_nan=False)
+    # Rows of numbers on one line: a file of 20,000 scores stays readable.
+    text = re.sub(r"\[[-\d.,eE\s]+\]", lambda row: re.sub(r"\s+", " ", row[0]).replace("[ ", "[").replace(" ]", "]"), text)
+    write_text(path, text + "\n")
+
+
+def _finite(values: Any) -> Any:
+    """NaN and infinity have no place in JSON: null."""
+    if isinstance(values, dict):
+        return {key: _finite(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not isfinite(values) else values
 
 
 def _plain(value: Any) -> Any:

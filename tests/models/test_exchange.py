@@ -34,10 +34,15 @@ def test_small_network_survives_import_and_export(tmp_path, architecture, prefix
     assert (run.config()["kind"], run.result()["epochs"], run.result()["seconds"]) == ("import", 0, 0)
 
 
-def test_a_missing_relu_is_cautioned_about(tmp_path):
+def test_a_network_without_stem_relu_stays_without(tmp_path):
     file = save(tmp_path / "in.safetensors", in_form("lightly children"), "backbone.")
     run, summary = import_run(file, settings_for("resnet18"), tmp_path / "run", RUNTIME)
     assert "no ReLU" in summary.describe()
+    backbone = runs.open_model(run, load_images(config.Data(name="digits"))).backbone
+    stem = []
+    backbone.layer1.register_forward_pre_hook(lambda _, inputs: stem.append(inputs[0]))
+    backbone(digits())
+    assert stem[0].min() < 0  # a ReLU would have cut these
     assert equal(load_file(export_run(run, "safetensors", tmp_path / "out.safetensors")), load_file(file))
 
 

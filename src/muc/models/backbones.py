@@ -9,16 +9,20 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
 
-def build_backbone(architecture: str, channels: int, image_size: int, norm_groups: int = 1) -> tuple[nn.Module, int]:
+def build_backbone(
+    architecture: str, channels: int, image_size: int, norm_groups: int = 1, stem_relu: bool = True
+) -> tuple[nn.Module, int]:
     """-> (backbone, feature_dim). `norm_groups` > 1 splits the ResNets' batch norm (MoCo)."""
     if architecture == "mlp":
         return mlp(channels * image_size**2), 256
     if architecture == "convnet":
         return convnet(channels), 256
-    return small_image_resnet(architecture, channels, norm_groups)
+    return small_image_resnet(architecture, channels, norm_groups, stem_relu)
 
 
-def small_image_resnet(architecture: str, channels: int = 3, norm_groups: int = 1) -> tuple[nn.Module, int]:
+def small_image_resnet(
+    architecture: str, channels: int = 3, norm_groups: int = 1, stem_relu: bool = True
+) -> tuple[nn.Module, int]:
     """torchvision's ResNet with a 3x3 stride-1 stem, no max-pool and no classifier."""
     from torchvision.models import resnet  # slow to import, and not needed for the small networks
 
@@ -30,6 +34,8 @@ def small_image_resnet(architecture: str, channels: int = 3, norm_groups: int = 
     network.conv1 = nn.Conv2d(channels, 64, kernel_size=3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
     network.maxpool = nn.Identity()
+    if not stem_relu:
+        network.relu = nn.Identity()  # the stem's; each block has its own
     network.fc = nn.Identity()
     return network, feature_dim
 

@@ -95,7 +95,7 @@ def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]
     """What a file must say to be used without the run it came from."""
     values = run.config()
     channels, _ = input_shape(settings.architecture, backbone)
-    mean, std = (config.IMAGENET_MEAN, config.IMAGENET_STD) if channels == 3 else ((0.5,), (0.5,))
+    mean, std = (config.IMAGENET_MEAN, config.IMAGENET_STD) if channels == 3 else (config.GRAY_MEAN, config.GRAY_STD)
     return {
         "architecture": settings.architecture,
         "algorithm": settings.algorithm,

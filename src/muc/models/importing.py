@@ -1,6 +1,6 @@
 """A user's own encoder becomes a finished run, on which everything works that works on a run muc trained."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
 
@@ -17,10 +17,7 @@ from muc.models.weight_files import read_weights
 from muc.runs import begin, fresh_model
 from muc.storage import RunFolder
 
-NO_STEM_RELU = (
-    "in nn.Sequential(*children) of lightly's ResNet no ReLU follows the first batch norm; here one does, so that "
-    "the features differ from the original's"
-)
+NO_STEM_RELU = "no ReLU after the stem, as in nn.Sequential(*children) of lightly's ResNet (stem_relu is off)"
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class ImportSummary:
     ignored: tuple[str, ...]  # keys of the file that nothing was made of
     missing: tuple[str, ...]  # of our tensors, those the file lacks and nothing depends on
     fresh: tuple[str, ...]  # parts that did not come from the file
-    cautions: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def describe(self) -> str:
         """A few lines for a person."""
@@ -43,7 +40,7 @@ class ImportSummary:
             more = f" and {len(self.ignored) - 3} more" if len(self.ignored) > 3 else ""
             lines.append(f"ignored: {', '.join(self.ignored[:3])}{more}")
         lines += [f"not in the file: {part}" for part in self.fresh]
-        return "\n".join(lines + [f"caution: {text}" for text in self.cautions])
+        return "\n".join(lines + [f"note: {text}" for text in self.notes])
 
 
 def import_run(
@@ -56,8 +53,10 @@ def import_run(
     images = load_images(settings.data)
     split = make_split(images, settings.data, settings.seed)
     tensors = read_weights(file)
-    model = fresh_model(settings, images, settings.seed)
     fit = find_backbone(shapes(tensors), settings.model.architecture, images.channels, images.image_size, file)
+    if fit.naming.style == "lightly children":
+        settings = replace(settings, model=replace(settings.model, stem_relu=False))
+    model = fresh_model(settings, images, settings.seed)
     summary = fill(model, tensors, fit, file)
     with open(file, "rb") as f:
         source = {"file": file.name, "sha256": file_digest(f, "sha256").hexdigest(), **asdict(fit.naming)}
@@ -96,7 +95,7 @@ def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbone: Fit, fil
         ignored=tuple(key for key in tensors if key not in used),
         missing=backbone.uncounted,
         fresh=fresh,
-        cautions=(NO_STEM_RELU,) if backbone.naming.style == "lightly children" else (),
+        notes=(NO_STEM_RELU,) if backbone.naming.style == "lightly children" else (),
     )
 
 
