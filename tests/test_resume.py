@@ -211,13 +211,13 @@ def after_one_step(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def finish_step_by_step(work: Callable[[], Any], run: RunFolder) -> list[str]:
-    """-> what was to be resumed, each time it was stopped."""
+    """-> what to type to go on, each time it was stopped."""
     stops = []
     while not run.done:
         try:
             runs.resume_run(run) if run.started else work()
         except Interrupted as stopped:
-            stops.append(stopped.run)
+            stops.append(stopped.command)
     return stops
 
 
@@ -227,7 +227,7 @@ def test_a_pretraining_stopped_after_every_step_ends_with_the_same_bits(
 ) -> None:
     run, settings = RunFolder(tmp_path / "run"), tiny(algorithm, epochs=2)
     stops = finish_step_by_step(lambda: runs.pretrain_run(settings, run.path, CALM), run)
-    assert stops == [str(run)] * 2 * 4
+    assert stops == [f"muc resume {run}"] * 2 * 4
     after_one_step.undo()
     assert_same_bits(run, runs.pretrain_run(settings, tmp_path / "whole", CALM))
 

@@ -181,6 +181,11 @@ def normalise(x: Tensor) -> Tensor:
 def random_views(images: Tensor, size: int, views: Views, generator: Generator) -> Tensor:
     """(n, c, h, w) uint8 -> (n, c, size, size): one fresh, normalised view of each image."""
     parameters = draw(len(images), images.shape[2], images.shape[3], views, generator)
+    return transform(images, parameters, size, views)
+
+
+def transform(images: Tensor, parameters: ViewParameters, size: int, views: Views) -> Tensor:
+    """Apply and normalise: all of a view's arithmetic, and no random numbers."""
     return normalise(apply(images, parameters, size, views))
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -12,6 +12,7 @@ from muc import config
 from muc.errors import UserError
 
 M = TypeVar("M", bound=torch.nn.Module)
+WORTH_COMPILING = 15_000  # steps; compiling a ResNet-18 takes about as long as it saves in these
 
 
 class Runtime:
@@ -38,7 +39,10 @@ class Runtime:
 
     def place(self, model: M) -> M:
         """The model on the device, in the memory format that its convolutions are fastest in."""
-        return model.to(self.device, memory_format=torch.channels_last) if self.on_gpu else model.to(self.device)
+        model = model.to(self.device)
+        if self.on_gpu:
+            cast(Any, model).to(memory_format=torch.channels_last)
+        return model
 
     def as_input(self, images: torch.Tensor) -> torch.Tensor:
         """Images as the placed model takes them."""
@@ -47,6 +51,12 @@ class Runtime:
     def generator(self, *parts: int | str) -> torch.Generator:
         """A generator on the device whose stream depends on `parts` alone."""
         return torch.Generator(self.device).manual_seed(derive_seed(*parts))
+
+    def compiles(self, steps: int) -> bool:
+        """Whether a run of so many steps earns its compilation back."""
+        if self.settings.compile == "auto":
+            return self.on_gpu and steps >= WORTH_COMPILING
+        return self.settings.compile == "on"
 
     def repeated(self, step: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
         """A function that does what `step` does, as fast as the device allows.

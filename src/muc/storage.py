@@ -61,7 +61,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, values: Any) -> None:
     text = json.dumps(_finite(values), indent=1, default=_plain, allow_nan=False)
     # Rows of numbers on one line: a file of 20,000 scores stays readable.
-    text = re.sub(r"\[[-\d.,eE\s]+\]", lambda row: re.sub(r"\s+", " ", row[0]).replace("[ ", "[").replace(" ]", "]"), text)
+    text = re.sub(r"\[([-\d.,eE\s]+)\]", lambda row: f"[{' '.join(row[1].split())}]", text)
     write_text(path, text + "\n")
 
 

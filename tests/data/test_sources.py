@@ -397,8 +397,8 @@ def test_an_unknown_name_gets_the_nearest_valid_one(name: str, complaint: str) -
 
 def test_downloaded_sets_are_taken_from_muc_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUC_DATA", str(tmp_path))
-    parts = {"x_train": COLOUR[:12], "y_train": LABELS[:12], "x_test": COLOUR[12:], "y_test": LABELS[12:]}
-    np.savez(tmp_path / "cifar10.npz", **parts)
+    save(tmp_path, x_train=COLOUR[:12], y_train=LABELS[:12], x_test=COLOUR[12:], y_test=LABELS[12:])
+    (tmp_path / "mine.npz").rename(tmp_path / "cifar10.npz")
     images = load("cifar10")
     assert images.name == "cifar10"
     assert np.array_equal(images.train, COLOUR[:12])
@@ -451,7 +451,9 @@ class Tensors(torch.utils.data.Dataset):
 
 
 def test_a_dataset_of_tensors_becomes_an_image_set() -> None:
-    images = from_dataset(Tensors(torch.from_numpy(COLOUR / 255)), Tensors(torch.from_numpy(COLOUR[:5])), "mine")
+    train: Any = Tensors(torch.from_numpy(COLOUR / 255))
+    test: Any = Tensors(torch.from_numpy(COLOUR[:5]))
+    images = from_dataset(train, test, "mine")
     assert np.array_equal(images.train, COLOUR)
     assert np.array_equal(images.test, COLOUR[:5])
     assert list(images.train_labels[:4]) == [0, 1, 2, 0]

@@ -42,11 +42,13 @@ class PretrainingFlags(config.Pretraining):
     def recipe(cls, argv: Sequence[str], **others: Any) -> Self:
         """The defaults that belong to the --data and --algorithm of the command line."""
         found = config.recipe(peek(argv, "--data", "glyphs"), peek(argv, "--algorithm", "simclr"))
-        return cls(**{**vars(found), "data": DataFlags(**vars(found.data))}, **others)
+        values: dict[str, Any] = {**vars(found), "data": DataFlags(**vars(found.data)), **others}
+        return cls(**values)
 
     def settings(self) -> config.Pretraining:
-        values = {f.name: getattr(self, f.name) for f in fields(config.Pretraining)}
-        return config.Pretraining(**{**values, "data": config.Data(**vars(self.data))})
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(config.Pretraining)}
+        values["data"] = config.Data(**vars(self.data))
+        return config.Pretraining(**values)
 
 
 def parse(kind: type[T], argv: Sequence[str], command: str, about: str, example: str, default: Any = None) -> T:

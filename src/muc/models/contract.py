@@ -63,5 +63,9 @@ class ContrastiveModel(nn.Module):
         """Compare the batch's views."""
         raise NotImplementedError(f"{type(self).__name__} must define contrast()")
 
+    def compile_backbones(self) -> None:
+        """Compile what does most of the work; names and weights stay as they are."""
+        self.backbone.compile()
+
     def after_step(self) -> None:
         """Called after each optimiser step, for models that keep state beside the weights (MoCo's keys)."""

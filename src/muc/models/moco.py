@@ -73,6 +73,10 @@ class MoCo(ContrastiveModel):
             temperature=tau,
         )
 
+    def compile_backbones(self) -> None:
+        super().compile_backbones()
+        self.key_backbone.compile()
+
     @torch.no_grad()
     def after_step(self) -> None:
         """Queue the step's keys and let the key encoder follow the query encoder."""
