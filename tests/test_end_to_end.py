@@ -13,12 +13,12 @@ import torch
 from muc import config, runs
 from muc.__main__ import main
 from muc.config import Request
-from muc.evaluate.gaps import gaps
-from muc.evaluate.white_box import evaluate
+from muc.evaluation.gaps import gaps
+from muc.evaluation.white_box import evaluate
+from muc.methods import METHODS, GradientAscent
+from muc.methods.recipes import default_method, search_ranges
 from muc.runtime import Runtime
 from muc.storage import RunFolder
-from muc.unlearn import METHODS, GradientAscent, NegGrad
-from muc.unlearn.recipes import default_method
 
 CPU = config.Runtime(device="cpu", threads=1)
 SHORT = ("--data", "digits", "--train-limit", "60", "--batch-size", "20", "--epochs", "3", "--probe.epochs", "20")
@@ -249,7 +249,7 @@ def test_compare_searches_on_validation_images(
     default, drawn = (runs.method_of(RunFolder(trial["run"])) for trial in trials)
     assert default == default_method("neggrad", "digits")
     assert drawn != default
-    for name, (low, high, _) in NegGrad.search.items():
+    for name, (low, high, _) in search_ranges(default, "digits").items():
         assert low <= getattr(drawn, name) <= high
 
 
@@ -354,7 +354,7 @@ def test_requests_from_two_images_to_half_of_them_give_finite_models(
 def test_requests_from_two_images_to_half_of_them_can_be_evaluated(
     small: RunFolder, tmp_path: Path, images: int
 ) -> None:
-    from muc.evaluation import evaluate_runs
+    from muc.evaluation.records import evaluate_runs
 
     request = Request(forget_fraction=images / 48)
     made = [

@@ -81,11 +81,6 @@ def naive_infonce(positive: list[float], negatives: list[list[float]]) -> list[f
     ]
 
 
-def naive_off_diagonal_mean(matrix: Vectors) -> list[float]:
-    n = len(matrix)
-    return [sum(matrix[i][j] for j in range(n) if j != i) / (n - 1) for i in range(n)]
-
-
 def assert_same_values_and_gradients(
     function: Callable[..., Tensor], naive: Callable[..., object], arguments: list[Tensor], *constants: object
 ) -> None:
@@ -150,12 +145,6 @@ def test_queue_negatives_sum_over_all_keys(n: int, k: int, d: int, temperature: 
 def test_infonce_is_minus_log_of_the_positives_share_averaged_over_anchors(n: int, anchors: int, seed: int) -> None:
     scores = 3 * torch.randn(anchors + 1, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     assert_same_values_and_gradients(objectives.infonce, naive_infonce, [scores[0], scores[1:]])
-
-
-@given(n=ROWS, seed=SEEDS)
-def test_off_diagonal_mean_leaves_each_rows_own_column_out(n: int, seed: int) -> None:
-    matrix = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    assert_same_values_and_gradients(objectives.off_diagonal_mean, naive_off_diagonal_mean, [matrix])
 
 
 @given(n=st.integers(2, 8), d=st.integers(2, 6), temperature=TEMPERATURES, seed=SEEDS)

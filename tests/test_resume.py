@@ -27,8 +27,8 @@ from muc.__main__ import main
 from muc.config import Request
 from muc.data import load_images
 from muc.errors import Interrupted, UserError
+from muc.methods import METHODS, AlignmentCalibration, Method
 from muc.storage import RunFolder, read_json, write_json
-from muc.unlearn import METHODS, AlignmentCalibration, Method
 
 SOURCE = Path(runs.__file__).parents[1]
 CALM = config.Runtime(device="cpu", threads=1)

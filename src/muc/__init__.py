@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from muc.config import Optimisation, Probe, Request, Runtime, Views
     from muc.data import ImageSet, from_dataset, load_images
     from muc.errors import UserError
-    from muc.evaluate.gaps import gaps
-    from muc.models import ContrastiveModel, MoCo, SimCLR
-    from muc.storage import RunFolder
-    from muc.unlearn import (
+    from muc.evaluation.gaps import gaps
+    from muc.methods import (
         METHODS,
         AlignmentCalibration,
         FineTune,
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
         NegGrad,
         Retrain,
     )
+    from muc.models import ContrastiveModel, MoCo, SimCLR
+    from muc.storage import RunFolder
 
 _HOMES = {
     "muc.api": ("embedder", "evaluate", "pretrain", "unlearn"),
@@ -34,10 +34,10 @@ _HOMES = {
     "muc.config": ("Optimisation", "Probe", "Request", "Runtime", "Views"),
     "muc.data": ("ImageSet", "from_dataset", "load_images"),
     "muc.errors": ("UserError",),
-    "muc.evaluate.gaps": ("gaps",),
+    "muc.evaluation.gaps": ("gaps",),
     "muc.models": ("ContrastiveModel", "MoCo", "SimCLR"),
     "muc.storage": ("RunFolder",),
-    "muc.unlearn": (
+    "muc.methods": (
         "METHODS",
         "AlignmentCalibration",
         "FineTune",

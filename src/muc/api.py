@@ -12,14 +12,14 @@ from muc import config
 from muc.audit import Embed
 from muc.data import ImageSet, forget_indices, plan_batches
 from muc.errors import UserError
-from muc.evaluate import white_box
-from muc.evaluate.features import embed
+from muc.evaluation import white_box
+from muc.evaluation.features import embed
+from muc.methods import AlignmentCalibration, Method, Retrain
 from muc.models import ContrastiveModel
 from muc.progress import meter
 from muc.runtime import Runtime
 from muc.storage import Split
 from muc.train import Training
-from muc.unlearn import AlignmentCalibration, Method, Retrain
 
 
 def pretrain(

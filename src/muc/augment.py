@@ -68,8 +68,8 @@ def _draw_boxes(n: int, height: int, width: int, min_scale: float, uniform: Call
 def _draw_orders(n: int, uniform: Callable[..., Tensor]) -> Tensor:
     """Random orders of the four jitters in which hue comes first, second, third and last equally often.
 
-    Balancing hue's place over the batch (in random rows) costs nothing in randomness an image sees, and lets
-    `jitter_colours` work the costly hue shift on a quarter of the rows at a time.
+    Balancing hue's place over the batch (in random rows; evenly where n is a multiple of four) leaves the order an
+    image sees as random as before, and lets `jitter_colours` shift the costly hue on a quarter of the rows at a time.
     """
     others = uniform(n, 3).argsort(dim=1)  # brightness, contrast, saturation in random order
     place = uniform(n).argsort() % 4

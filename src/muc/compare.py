@@ -10,12 +10,12 @@ import numpy as np
 
 from muc import config, runs
 from muc.errors import UserError
-from muc.evaluate.gaps import METRICS, gaps, gaps_to_held_out
-from muc.evaluation import evaluate_runs, judge
+from muc.evaluation.gaps import METRICS, gaps, gaps_to_held_out
+from muc.evaluation.records import evaluate_runs, judge
+from muc.methods import METHODS, Method, Retrain
+from muc.methods.recipes import default_method, search_ranges
 from muc.runtime import Runtime, derive_seed
 from muc.storage import RunFolder, write_json
-from muc.unlearn import METHODS, Method, Retrain
-from muc.unlearn.recipes import default_method
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,11 @@ def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]
     """Settings drawn from the paper's ranges; the same original and method always draw the same."""
     seed = derive_seed("search", runs.method_name(method), original.result()["model_sha256"])
     generator = np.random.default_rng(seed)
+    ranges = search_ranges(method, runs.pretraining_of(original).data.name)
     trials = []
     for _ in range(max(0, count)):
         drawn = {}
-        for name, (low, high, in_log) in method.search.items():
+        for name, (low, high, in_log) in ranges.items():
             u = generator.random()
             drawn[name] = exp(log(low) + u * (log(high) - log(low))) if in_log else low + u * (high - low)
         trials.append(replace(method, **drawn))

@@ -200,9 +200,7 @@ def recipe(data: str = "cifar10", algorithm: str = "simclr") -> Pretraining:
         model=replace(paper.model, architecture="mlp", queue_size=512),
         # Letters have a direction and no colour. Mild views, few images and large steps: that is what makes a small
         # network memorise rather than generalise (docs/log.md), and a demo needs something to forget.
-        views=Views(
-            min_scale=0.8, flip=0.0, brightness=0.2, contrast=0.2, saturation=0.0, hue=0.0, grayscale=0.0
-        ),
+        views=Views(min_scale=0.8, flip=0.0, brightness=0.2, contrast=0.2, saturation=0.0, hue=0.0, grayscale=0.0),
         optimisation=Optimisation(epochs=500, batch_size=100, learning_rate=0.5),
         probe=Probe(batch_size=100, crop_padding=1, flip=0.0),
     )

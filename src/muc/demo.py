@@ -14,10 +14,10 @@ from typing import Any
 
 from muc import config
 from muc.errors import Interrupted
+from muc.methods import METHODS
+from muc.methods.recipes import default_method
 from muc.progress import meter, silence
 from muc.storage import RunFolder, read_json, write_json
-from muc.unlearn import METHODS
-from muc.unlearn.recipes import default_method
 
 FORGET = config.Request(forget_fraction=0.2)
 OWNER_IMAGES = 8  # as in the paper's heatmaps
@@ -49,7 +49,8 @@ def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int |
 
 def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     """One seed: pretrain, serve the request with every method, evaluate, look. -> its records."""
-    from muc import compare, evaluation, runs
+    from muc import compare, runs
+    from muc.evaluation.records import evaluate_runs
 
     runtime = config.Runtime(device="cpu", threads=1)
     original = RunFolder(out / "pretrain")
@@ -60,7 +61,7 @@ def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     served = {
         name: compare.serve(original, default_method(name, "glyphs"), FORGET, out / name, runtime) for name in METHODS
     }
-    records = evaluation.evaluate_runs([original, *served.values()], served["retrain"], runtime)
+    records = evaluate_runs([original, *served.values()], served["retrain"], runtime)
     write_json(out / "looks.json", look_at(original, served, runtime))
     return records
 

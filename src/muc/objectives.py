@@ -40,9 +40,3 @@ def in_batch_negatives(first: Tensor, second: Tensor, temperature: float | Tenso
 def queue_negatives(query: Tensor, queue: Tensor, temperature: float | Tensor, log_weight: Tensor) -> Tensor:
     """(n, d), (k, d), (k,) -> (1, n): MoCo's negatives, the keys of earlier batches."""
     return (pairwise(query, queue, temperature) + log_weight).logsumexp(dim=1)[None]
-
-
-def off_diagonal_mean(matrix: Tensor) -> Tensor:
-    """(n, n) -> (n,): each row's mean over the other columns: E_{y != x} s(x, y)."""
-    n = len(matrix)
-    return (matrix.sum(dim=1) - matrix.diagonal()) / (n - 1)

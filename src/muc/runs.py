@@ -17,13 +17,13 @@ from muc import __version__, config
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
 from muc.errors import Interrupted, UserError, check_name
-from muc.evaluate.features import embed
+from muc.evaluation.features import embed
+from muc.methods import METHODS, Method, Retrain
 from muc.models import ContrastiveModel, build_model
 from muc.progress import meter
 from muc.runtime import Runtime, derive_seed
 from muc.storage import RunFolder, Split
 from muc.train import Training
-from muc.unlearn import METHODS, Method, Retrain
 
 
 def pretrain_run(

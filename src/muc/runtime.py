@@ -117,7 +117,9 @@ def resolve_device(name: str) -> torch.device:
         raise UserError(f"device '{name}' is not supported; give auto, cpu, cuda or cuda:N")
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= count:
+        if not name.removeprefix("cuda:").isdigit() and name != "cuda":
+            raise UserError(f"unknown device '{name}'; give auto, cpu, cuda or cuda:N")
+        if int(name.partition(":")[2] or 0) >= count:  # torch wraps numbers above 127 around
             raise UserError(f"device '{name}' was asked for, but this machine has {count} GPUs; give --device cpu")
     return device
 

@@ -15,9 +15,9 @@ from muc import augment
 from muc.config import Optimisation, Views
 from muc.data.loader import BatchPlan
 from muc.errors import Interrupted, UserError
+from muc.methods import Method
 from muc.models import Batch, ContrastiveModel
 from muc.runtime import Runtime
-from muc.unlearn import Method
 
 
 class Training:

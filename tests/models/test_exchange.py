@@ -10,10 +10,10 @@ from torch import nn
 from muc import config, runs
 from muc.data import load_images
 from muc.errors import UserError
+from muc.methods import FineTune
 from muc.models.backbones import build_backbone
 from muc.models.exporting import export_run
 from muc.models.importing import import_run
-from muc.unlearn import FineTune
 
 RUNTIME = config.Runtime(threads=1)
 

@@ -207,8 +207,16 @@ def test_the_key_encoder_starts_as_a_copy() -> None:
             torch.testing.assert_close(a, b, rtol=0, atol=0)
             assert a.data_ptr() != b.data_ptr()
     torch.testing.assert_close(model.queue.norm(dim=1), torch.ones(16))
+
+
+def test_the_papers_head_is_one_linear_layer_and_its_queue_holds_4096_keys() -> None:
+    with torch.device("meta"):
+        model = build_model(Model(algorithm="moco", architecture="resnet18"), channels=3, image_size=32)
     assert isinstance(model.projector, nn.Linear)
     assert model.projector.weight.shape == (128, 512)
+    assert model.projector.bias is not None
+    assert model.queue.shape == (4096, 128)
+    assert model.key_momentum == 0.99
 
 
 def grouped_model(groups: int) -> MoCo:

@@ -124,7 +124,8 @@ def test_swapped_gives_each_forget_row_the_second_view_of_another_and_leaves_ret
 
 
 def test_the_papers_head_is_linear_norm_relu_linear_norm_without_biases() -> None:
-    model = build_model(Model(algorithm="simclr", architecture="mlp"), channels=1, image_size=4)
+    with torch.device("meta"):
+        model = build_model(Model(algorithm="simclr", architecture="resnet18"), channels=3, image_size=32)
     kinds = [type(layer) for layer in model.projector]
     assert kinds == [nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear, nn.BatchNorm1d]
     shapes = {name: tuple(p.shape) for name, p in model.projector.named_parameters() if p.ndim == 2}

@@ -3,7 +3,7 @@
 import pytest
 
 from muc import paper
-from muc.evaluate.gaps import METRICS, gaps
+from muc.evaluation.gaps import METRICS, gaps
 
 SETTINGS = [
     *[

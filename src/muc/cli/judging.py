@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from muc import config
 from muc.cli.flags import RequestFlags, Run, Runs, RuntimeFlags, existing, parse, print_json, say
-from muc.errors import UserError, check_name
+from muc.errors import Interrupted, UserError, check_name
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def evaluate(argv: Sequence[str]) -> None:
     about = "Measure what was forgotten and what was lost, and how far each run is from Retrain."
     example = "muc evaluate runs/moco-* --against runs/moco-retrain"
     flags = parse(Evaluate, argv, "evaluate", about, example)
-    from muc.evaluation import evaluate_runs
+    from muc.evaluation.records import evaluate_runs
     from muc.storage import RunFolder
 
     chosen = [RunFolder(path) for path in existing(flags.runs)]
@@ -44,7 +44,7 @@ class Compare:
     out: Path = Path("comparison")
     """Folder for the candidate runs; a comparison that was cut off goes on there."""
     methods: tuple[str, ...] = ()
-    """Which methods to try (default: all six, Retrain among them; leave it out where retraining costs too much)."""
+    """Which methods to try (default: all, Retrain among them; leave it out where retraining costs too much)."""
     against: Path | None = None
     """A Retrain run of this request that you already have."""
     search: int = 0
@@ -58,14 +58,17 @@ def compare(argv: Sequence[str]) -> None:
     about = "Serve a deletion request with several methods, rank them by evidence, and name the run to publish."
     flags = parse(Compare, argv, "compare", about, "muc compare runs/moco --forget-fraction 0.1 --out runs/request-7")
     from muc import compare as comparing
+    from muc.methods import METHODS
     from muc.storage import RunFolder
-    from muc.unlearn import METHODS
 
     methods = [check_name("method", name, METHODS) for name in flags.methods] or list(METHODS)
     against = RunFolder(flags.against) if flags.against else None
-    found = comparing.compare(
-        RunFolder(flags.run), flags.request, flags.out, methods, against, flags.search, flags.runtime
-    )
+    try:
+        found = comparing.compare(
+            RunFolder(flags.run), flags.request, flags.out, methods, against, flags.search, flags.runtime
+        )
+    except Interrupted:
+        raise Interrupted("the same muc compare") from None
     if flags.json:
         print_json(found.to_json())
         return

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import tyro
 from tyro.conf import OmitArgPrefixes
@@ -11,11 +11,12 @@ from tyro.conf import OmitArgPrefixes
 from muc import config
 from muc.cli.flags import PretrainingFlags, RequestFlags, Run, RuntimeFlags, parse, peek, say
 from muc.errors import UserError, check_name
+from muc.methods import METHODS, Method
+from muc.methods.recipes import default_method
 from muc.storage import RunFolder
-from muc.unlearn import METHODS, Method
-from muc.unlearn.recipes import default_method
 
 M = TypeVar("M", bound=Method)
+DEFAULT_METHOD = "alignment_calibration"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +46,7 @@ class Unlearn(Generic[M]):
     hyper: OmitArgPrefixes[M]
     request: RequestFlags = field(default_factory=config.Request)
     runtime: RuntimeFlags = field(default_factory=config.Runtime)
-    method: str = "alignment_calibration"
-    """retrain, finetune, gradient_ascent, neggrad, l1_sparsity or alignment_calibration; each has flags of its own."""
+    method: Annotated[str, tyro.conf.arg(help=f"{', '.join(METHODS)}. Each has flags of its own.")] = DEFAULT_METHOD
     out: Path | None = None
     """The run folder to make (default: RUN-METHOD beside RUN)."""
     seed: int | None = None
@@ -56,7 +56,7 @@ class Unlearn(Generic[M]):
 
 
 def unlearn(argv: Sequence[str]) -> None:
-    name = check_name("method", peek(argv, "--method", "alignment_calibration"), METHODS)
+    name = check_name("method", peek(argv, "--method", DEFAULT_METHOD), METHODS)
     about = f"Serve a deletion request with one method (here: {name}). The result is a new run; the original stays."
     example = "muc unlearn runs/moco --method alignment_calibration --forget-fraction 0.1 --beta 0.8"
     default = Unlearn(run=tyro.MISSING, hyper=default_method(name, data_of(argv)))

@@ -10,9 +10,7 @@ from muc.models.simclr import SimCLR
 def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveModel:
     """A freshly initialised model; seed torch before calling for a reproducible one."""
     groups = settings.norm_groups if settings.algorithm == "moco" else 1
-    backbone, feature_dim = build_backbone(
-        settings.architecture, channels, image_size, groups, settings.stem_relu
-    )
+    backbone, feature_dim = build_backbone(settings.architecture, channels, image_size, groups, settings.stem_relu)
     if settings.algorithm == "simclr":
         return SimCLR(backbone, feature_dim, projection_dim=settings.projection_dim, temperature=settings.temperature)
     return MoCo(

@@ -25,7 +25,7 @@ class Batch:
     third: Tensor | None = None  # (n_forget, ...) one more view of the forget rows, for methods that ask for it
 
     def swapped(self) -> Self:
-        """Each forget row's second view comes from the next forget row: its positive is now a negative within U."""
+        """Each forget row's second view comes from another forget row: its positive is now a negative within U."""
         n = self.n_retain
         return replace(self, second=torch.cat([self.second[:n], self.second[n:].roll(1, dims=0)]))
 

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from muc.evaluate.gaps import METRICS, gaps
+from muc.evaluation.gaps import METRICS, gaps
 
 EPOCHS = 800
 TRAINING_IMAGES = {"cifar10": 45_000, "cifar100": 45_000, "svhn": 65_931}

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from muc.evaluate.gaps import METRICS
+from muc.evaluation.gaps import METRICS
 from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png
 from muc.report.group import Comparison, Entry
 from muc.report.noise import noise_of

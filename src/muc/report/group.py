@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muc.errors import UserError
-from muc.evaluate.gaps import METRICS, gaps
+from muc.evaluation.gaps import METRICS, gaps
 from muc.storage import check_version
 
 Record = dict[str, Any]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scipy.stats import t
 
-from muc.evaluate.gaps import METRICS, gaps
+from muc.evaluation.gaps import METRICS, gaps
 from muc.report.group import Comparison, Entry, stat
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from muc import paper
-from muc.evaluate.gaps import METRICS
+from muc.evaluation.gaps import METRICS
 from muc.report.group import Comparison, Entry, Record, Stat, compare
 from muc.report.noise import Noise, noise_of
 from muc.report.words import entry_name, seed_count, setting_name

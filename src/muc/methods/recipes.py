@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from muc.errors import check_name
-from muc.unlearn import METHODS, Method
+from muc.methods import METHODS, Method, Range
+
+EMBEDDED_SETS = ("glyphs", "digits")
 
 # Chosen on the glyphs of seeds 10 and 11 by average gap to Retrain on validation images (docs/log.md has the trials).
 EMBEDDED: dict[str, dict[str, Any]] = {
@@ -16,7 +18,15 @@ EMBEDDED: dict[str, dict[str, Any]] = {
 }
 
 
+def search_ranges(method: Method, data: str) -> dict[str, Range]:
+    """Where to search: the paper's ranges; for the embedded sets, learning rates around what works there."""
+    rate = method.learning_rate
+    if data not in EMBEDDED_SETS or rate is None or "learning_rate" not in method.search:
+        return method.search
+    return {**method.search, "learning_rate": Range(rate / 4, rate * 2)}
+
+
 def default_method(name: str, data: str) -> Method:
     """The method with the defaults for a data set."""
     kind = METHODS[check_name("method", name, METHODS)]
-    return replace(kind(), **EMBEDDED.get(name, {})) if data in ("glyphs", "digits") else kind()
+    return replace(kind(), **EMBEDDED.get(name, {})) if data in EMBEDDED_SETS else kind()

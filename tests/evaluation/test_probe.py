@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from muc import augment, config
 from muc.config import Probe
-from muc.evaluate import probe as module
-from muc.evaluate.features import embed
-from muc.evaluate.probe import confidences, train_probe
+from muc.evaluation import probe as module
+from muc.evaluation.features import embed
+from muc.evaluation.probe import confidences, train_probe
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime
 
@@ -25,7 +25,7 @@ class Pixels(ContrastiveModel):
         self.backbone = nn.Flatten()
 
 
-def two_colours(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+def coloured_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Noisy images, reddish for class 0, greenish for 1, bluish for 2."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(n) % 3
@@ -36,9 +36,9 @@ def two_colours(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def test_probe_learns_what_is_linearly_separable() -> None:
     settings = Probe(epochs=20, learning_rate=0.1, batch_size=32)
-    images, labels = two_colours(96)
+    images, labels = coloured_images(96)
     probe = train_probe(Pixels(), images, labels, 3, settings, RUNTIME, seed=0)
-    for pixels, y in ((images, labels), two_colours(60, seed=1)):
+    for pixels, y in ((images, labels), coloured_images(60, seed=1)):
         confidence, right = confidences(probe, embed(Pixels(), pixels, RUNTIME), y)
         assert right.float().mean() > 0.98
         assert confidence.mean() > 0.9
@@ -50,7 +50,7 @@ def test_probe_learns_what_is_linearly_separable() -> None:
 ])  # fmt: skip
 def test_probe_is_a_plain_loop_of_momentum_steps(settings: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     """SGD with momentum, cosine learning rate, last partial batch dropped, softmax gradient by hand."""
-    images, labels = two_colours(21)
+    images, labels = coloured_images(21)
     shifted: list[Tensor] = []
     orders: list[Tensor] = []
     shift, permute = augment.random_shifts, torch.randperm
@@ -90,7 +90,7 @@ def test_probe_is_a_plain_loop_of_momentum_steps(settings: Probe, monkeypatch: p
 
 
 def test_images_are_shifted_anew_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    images, labels = two_colours(12)
+    images, labels = coloured_images(12)
     seen: list[Tensor] = []
     monkeypatch.setattr(module, "embed", lambda m, x, r: seen.append(x) or embed(m, x, r))
     train_probe(Pixels(), images, labels, 3, Probe(epochs=2, batch_size=4), RUNTIME, seed=0)
@@ -100,7 +100,7 @@ def test_images_are_shifted_anew_each_epoch(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_same_seed_gives_the_same_probe_whatever_the_global_generator() -> None:
-    images, labels = two_colours(12)
+    images, labels = coloured_images(12)
     probes = []
     for state, seed in ((0, 3), (1, 3), (1, 4)):
         torch.manual_seed(state)
@@ -109,12 +109,21 @@ def test_the_same_seed_gives_the_same_probe_whatever_the_global_generator() -> N
     assert not torch.equal(probes[0], probes[2])
 
 
+def test_the_seed_decides_where_the_probe_starts() -> None:
+    images, labels = coloured_images(12)
+    still = Probe(epochs=1, learning_rate=0.0)
+    first, again, other = (train_probe(Pixels(), images, labels, 3, still, RUNTIME, seed) for seed in (0, 0, 1))
+    assert torch.equal(first.weight, again.weight)
+    assert not torch.equal(first.weight, other.weight)
+    assert first.weight.abs().max() <= 108**-0.5  # as torch.nn.Linear starts
+
+
 def test_training_the_probe_leaves_the_model_alone() -> None:
     model = Pixels()
     model.backbone = nn.Sequential(nn.Flatten(), nn.Linear(108, 4), nn.BatchNorm1d(4))
     model.eval()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    images, labels = two_colours(12)
+    images, labels = coloured_images(12)
     train_probe(model, images, labels, 3, Probe(epochs=2, batch_size=4), RUNTIME, seed=0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())

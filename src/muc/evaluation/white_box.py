@@ -9,9 +9,9 @@ from torch import Tensor
 
 from muc import config
 from muc.data import ImageSet
-from muc.evaluate import membership
-from muc.evaluate.features import alignment, embed
-from muc.evaluate.probe import confidences, train_probe
+from muc.evaluation import membership
+from muc.evaluation.features import alignment, embed
+from muc.evaluation.probe import confidences, train_probe
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime, derive_seed
 from muc.storage import Split

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from muc.config import in_range
-from muc.unlearn.method import Method, Range
+from muc.methods.method import Method, Range
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from muc.unlearn.method import Method, Range
+from muc.methods.method import Method, Range
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,10 +19,7 @@ from muc import config, runs
 from muc.config import Optimisation, Views
 from muc.data import plan_batches
 from muc.errors import UserError
-from muc.models import Batch, Contrast, ContrastiveModel, MoCo, SimCLR
-from muc.runtime import Runtime
-from muc.train import Training
-from muc.unlearn import (
+from muc.methods import (
     METHODS,
     AlignmentCalibration,
     FineTune,
@@ -32,11 +29,15 @@ from muc.unlearn import (
     NegGrad,
     Retrain,
 )
+from muc.models import Batch, Contrast, ContrastiveModel, MoCo, SimCLR
+from muc.runtime import Runtime
+from muc.train import Training
 
 SIZE = 4
 RETAIN, FORGET = 5, 3
 EPSILON = 0.17  # not FORGET / RETAIN: the data's ratio counts, not the batch's
 KINDS = ("simclr", "moco")
+PAPERS = ("retrain", "finetune", "gradient_ascent", "neggrad", "l1_sparsity", "alignment_calibration")
 TEMPERATURE = {"simclr": 0.5, "moco": 0.1}
 
 
@@ -432,7 +433,8 @@ def test_no_method_asks_which_model_it_has() -> None:
 
 
 def test_declarations_are_the_papers() -> None:
-    rows = {name: kind.rows for name, kind in METHODS.items()}
+    papers = {name: METHODS[name] for name in PAPERS}  # a new method may stand beside them
+    rows = {name: kind.rows for name, kind in papers.items()}
     assert rows == {
         "retrain": "retain",
         "finetune": "retain",
@@ -441,8 +443,8 @@ def test_declarations_are_the_papers() -> None:
         "l1_sparsity": "retain",
         "alignment_calibration": "mixed",
     }
-    assert [name for name, kind in METHODS.items() if kind.start == "scratch"] == ["retrain"]
-    assert {name: kind().epochs for name, kind in METHODS.items()} == dict.fromkeys(rows, 10) | {
+    assert [name for name, kind in papers.items() if kind.start == "scratch"] == ["retrain"]
+    assert {name: kind().epochs for name, kind in papers.items()} == dict.fromkeys(rows, 10) | {
         "retrain": None,
         "gradient_ascent": 5,
     }

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from muc import config
 from muc.config import Pretraining, Probe
 from muc.data import ImageSet
-from muc.evaluate import white_box
-from muc.evaluate.membership import auc, best_threshold
-from muc.evaluate.white_box import evaluate
+from muc.evaluation import white_box
+from muc.evaluation.membership import auc, best_threshold
+from muc.evaluation.white_box import evaluate
 from muc.models import ContrastiveModel, MoCo, SimCLR
 from muc.runtime import Runtime
 from muc.storage import Split

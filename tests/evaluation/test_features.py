@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from muc import augment, config
 from muc.config import Views
-from muc.evaluate import features
-from muc.evaluate.features import alignment, embed
+from muc.evaluation import features
+from muc.evaluation.features import alignment, embed
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime
 

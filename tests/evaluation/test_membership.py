@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from muc.evaluate.membership import THRESHOLDS, auc, best_threshold, cmia, emia, threshold_curve, tpr_at_fpr
+from muc.evaluation.membership import THRESHOLDS, auc, best_threshold, cmia, emia, threshold_curve, tpr_at_fpr
 
 GRID = st.integers(-5, 105).map(lambda i: i / 100)  # many ties, some scores outside [0, 1]
 SCORES = st.lists(GRID | st.floats(-1, 1), min_size=1, max_size=25)

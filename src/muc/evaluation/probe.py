@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from muc import augment, config
-from muc.evaluate.features import embed
+from muc.evaluation.features import embed
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime
 

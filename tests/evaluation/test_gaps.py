@@ -2,7 +2,7 @@
 
 import pytest
 
-from muc.evaluate.gaps import METRICS, gaps, gaps_to_held_out
+from muc.evaluation.gaps import METRICS, gaps, gaps_to_held_out
 
 RETRAIN = (49.72, 89.54, 87.76, 88.42, 34.38)
 PAPER = {  # EMIA, RA, TA, UA, CMIA; their gaps; AG; AGP; AG without EMIA

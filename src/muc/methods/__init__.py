@@ -1,12 +1,12 @@
 """The unlearning methods. A new one is a file beside these and a line here (docs/methods.md)."""
 
-from muc.unlearn.alignment_calibration import AlignmentCalibration
-from muc.unlearn.finetune import FineTune
-from muc.unlearn.gradient_ascent import GradientAscent
-from muc.unlearn.l1_sparsity import L1Sparsity
-from muc.unlearn.method import Method, Range
-from muc.unlearn.neggrad import NegGrad
-from muc.unlearn.retrain import Retrain
+from muc.methods.alignment_calibration import AlignmentCalibration
+from muc.methods.finetune import FineTune
+from muc.methods.gradient_ascent import GradientAscent
+from muc.methods.l1_sparsity import L1Sparsity
+from muc.methods.method import Method, Range
+from muc.methods.neggrad import NegGrad
+from muc.methods.retrain import Retrain
 
 METHODS: dict[str, type[Method]] = {
     "retrain": Retrain,

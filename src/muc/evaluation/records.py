@@ -8,8 +8,8 @@ import numpy as np
 
 from muc import config, runs
 from muc.errors import UserError
-from muc.evaluate.gaps import gaps
-from muc.evaluate.white_box import evaluate
+from muc.evaluation.gaps import gaps
+from muc.evaluation.white_box import evaluate
 from muc.progress import meter
 from muc.runtime import Runtime
 from muc.storage import FORMAT_VERSION, RunFolder
