@@ -53,10 +53,13 @@ def results_table(comparison: Comparison) -> Table:
     marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     most = max(len(e.records) for e in comparison.entries)
     rows = [_results_row(e, most, marks.get(id(e), ""), _paper_cells(e, printed, scores)) for e in comparison.entries]
+    columns = ("Method", "FS", *METRICS, "AG", "AG cls", "AGP", "RTE (min)", "Memory (GB)")
+    if all(e.metric("peak_memory_GB") is None for e in comparison.entries):  # on a CPU nobody knows
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     return Table(
         title=f"How close to Retrain: {setting_name(s)}",
         caption=_results_caption(comparison, bool(printed)),
-        columns=("Method", "FS", *METRICS, "AG", "AG cls", "AGP", "RTE (min)", "Memory (GB)"),
+        columns=columns,
         rows=tuple(rows),
     )
 

@@ -1,0 +1,100 @@
+"""The library on objects: what the README promises to users with encoders of their own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import muc
+from muc.data.images import ImageSet
+
+README = Path(__file__).parents[1] / "README.md"
+SOURCE = Path(muc.__file__).parents[1]
+QUICK = muc.Optimisation(epochs=2, batch_size=16, learning_rate=0.1)
+ONE_THREAD = muc.Runtime(device="cpu", threads=1)
+
+
+def pictures(n: int, side: int = 8, channels: int = 3, seed: int = 0) -> list[tuple[np.ndarray, int]]:
+    random = np.random.default_rng(seed)
+    return [(random.integers(0, 256, (channels, side, side), dtype=np.uint8), i % 3) for i in range(n)]
+
+
+@pytest.fixture
+def images() -> ImageSet:
+    return muc.from_dataset(pictures(40), pictures(20, seed=1))
+
+
+def own_model(kind: str) -> muc.ContrastiveModel:
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 12), nn.BatchNorm1d(12), nn.ReLU())
+    return muc.SimCLR(encoder, 12) if kind == "simclr" else muc.MoCo(encoder, 12, queue_size=32)
+
+
+@pytest.mark.parametrize("kind", ["simclr", "moco"])
+def test_a_users_own_encoder_forgets(images: ImageSet, kind: str) -> None:
+    model = muc.pretrain(own_model(kind), images, QUICK, runtime=ONE_THREAD)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    request = [3, 5, 8]
+    method = muc.AlignmentCalibration(epochs=3, learning_rate=0.01)
+    forgotten = muc.unlearn(model, images, request, method, batch_size=16, runtime=ONE_THREAD)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())  # the original stays
+    assert not all(torch.equal(value, before[name]) for name, value in forgotten.state_dict().items())
+    found = muc.evaluate(forgotten, model, images, request, probe=muc.Probe(epochs=2), runtime=ONE_THREAD)
+    assert len(found["per_sample"]["FS"]) == 3
+    assert np.mean(found["per_sample"]["FS"]) == pytest.approx(found["FS"])
+    same = muc.evaluate(model, model, images, request, probe=muc.Probe(epochs=2), runtime=ONE_THREAD)
+    assert same["FS"] == 0
+    assert muc.gaps(same, same)["AG"] == 0
+    ask = (muc.embedder(model, ONE_THREAD), muc.embedder(forgotten, ONE_THREAD))
+    seen = muc.look(*ask, images.train[request], muc.Views())
+    assert np.isfinite(seen.gap).all()
+    assert np.abs(seen.gap).max() > 0
+
+
+def test_retraining_leaves_the_images_out(images: ImageSet) -> None:
+    with pytest.raises(muc.UserError, match="leave_out"):
+        muc.unlearn(own_model("simclr"), images, [1, 2], muc.Retrain())
+    kept = muc.pretrain(own_model("simclr"), images, QUICK, leave_out=[1, 2], runtime=ONE_THREAD)
+    blanked = [(np.zeros_like(x), y) if i in (1, 2) else (x, y) for i, (x, y) in enumerate(pictures(40))]
+    changed = muc.from_dataset(blanked, pictures(20, seed=1))
+    same = muc.pretrain(own_model("simclr"), changed, QUICK, leave_out=[1, 2], runtime=ONE_THREAD)
+    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), same.parameters(), strict=True))
+
+
+def test_functions_stay_functions_whatever_was_imported() -> None:
+    code = (
+        "import muc; muc.unlearn, muc.evaluate, muc.pretrain\n"
+        "import muc.methods, muc.evaluation.white_box, muc.evaluation.records\n"
+        "assert all(map(callable, (muc.unlearn, muc.evaluate, muc.pretrain, muc.look, muc.gaps)))\n"
+        "assert set(muc.__all__) <= set(dir(muc)) and all(hasattr(muc, name) for name in muc.__all__)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})
+
+
+def test_import_muc_is_light() -> None:
+    code = "import sys, muc; assert not {'torch', 'numpy', 'tyro'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})
+
+
+def test_the_readmes_example_runs() -> None:
+    pytest.importorskip("timm")
+    block = re.search(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    code = block[1]
+    assert len(code.splitlines()) < 25
+    # The same lines at a size for a test.
+    for long, short in (("epochs=800", "epochs=1, batch_size=16"), ("[17, 256, 4095]", "[1, 2, 3]")):
+        assert long in code
+        code = code.replace(long, short)
+    code = code.replace('"resnet18", num_classes=0', '"resnet10t", num_classes=0')
+    code = code.replace("paper_beta=8)", "paper_beta=8, epochs=1)").replace("forget=forget)", "forget=forget, probe=P)")
+    side = 32
+    names = {"train_set": pictures(24, side), "test_set": pictures(12, side, seed=1), "P": muc.Probe(epochs=1)}
+    exec(compile(code, "README.md", "exec"), names)
+    assert np.isfinite(names["found"]["FS"])  # type: ignore[index]
