@@ -40,10 +40,11 @@ def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int |
             pool.shutdown(cancel_futures=True)
             raise Interrupted(f"muc demo --out {out}") from None
     from muc.report import write_report
+    from muc.report.words import ALGORITHMS
 
     seen = read_json(trials[0] / "looks.json")
     thumbnails = [bytes.fromhex(text) for text in seen["thumbnails"]]
-    title = f"Unlearning {FORGET.describe()} from a {settings.model.algorithm} encoder of glyphs"
+    title = f"Forgetting {FORGET.describe()}: glyphs, {ALGORITHMS[algorithm]}"
     return write_report(records, out, title, seen["looks"], thumbnails)
 
 
