@@ -92,9 +92,9 @@ def resume_run(run: RunFolder) -> RunFolder:
 
 
 def begin(run: RunFolder, values: dict[str, Any], split: Split, runtime: config.Runtime | None, force: bool) -> None:
-    runtime = runtime or config.Runtime()
     resolved = Runtime(runtime)
-    values = {**values, "runtime": asdict(runtime), "precision": resolved.precision}
+    # As resolved, not as asked for: a run that is resumed elsewhere must not go on with other arithmetic unnoticed.
+    values = {**values, "runtime": asdict(resolved.resolved_settings())}
     run.create(values, environment(resolved), split, force)
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, TypeVar, cast
 
@@ -30,6 +31,12 @@ class Runtime:
         torch.use_deterministic_algorithms(settings.deterministic)
         torch.backends.cuda.matmul.allow_tf32 = not settings.deterministic
         torch.backends.cudnn.benchmark = self.on_gpu and not settings.deterministic
+
+    def resolved_settings(self) -> config.Runtime:
+        """The settings with every "auto" replaced by what it came to."""
+        return replace(
+            self.settings, device=str(self.device), precision=self.precision, threads=torch.get_num_threads()
+        )
 
     def autocast(self) -> AbstractContextManager:
         """bfloat16 where asked for; float32 otherwise."""

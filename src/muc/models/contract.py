@@ -1,5 +1,6 @@
 """The contract every contrastive model keeps, so that no unlearning method knows which one it works on."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -46,7 +47,7 @@ class Contrast:
         return objectives.infonce(self.positive, self.negatives)
 
 
-class ContrastiveModel(nn.Module):
+class ContrastiveModel(nn.Module, ABC):
     """A backbone (what is published and evaluated) with whatever its contrastive training needs around it."""
 
     backbone: nn.Module
@@ -55,13 +56,13 @@ class ContrastiveModel(nn.Module):
         """(n, c, h, w) normalised images -> (n, d) backbone features."""
         return self.backbone(images)
 
+    @abstractmethod
     def projected(self, images: Tensor) -> Tensor:
         """(n, c, h, w) -> (n, p): what the contrastive loss compares."""
-        raise NotImplementedError(f"{type(self).__name__} must define projected()")
 
+    @abstractmethod
     def contrast(self, batch: Batch) -> Contrast:
         """Compare the batch's views."""
-        raise NotImplementedError(f"{type(self).__name__} must define contrast()")
 
     def compile_backbones(self) -> None:
         """Compile what does most of the work; names and weights stay as they are."""
