@@ -399,4 +399,5 @@ def test_a_run_records_every_setting(small: RunFolder, tmp_path: Path) -> None:
     assert values["method"] == {"name": "gradient_ascent", **asdict(method)}
     assert runs.method_of(RunFolder(tmp_path / "run")) == method
     assert runs.pretraining_of(RunFolder(tmp_path / "run")) == runs.pretraining_of(small)
-    assert config.from_dict(config.Runtime, values["runtime"]) == CPU
+    # What "auto" came to is recorded: a resumed run goes on with the same arithmetic.
+    assert config.from_dict(config.Runtime, values["runtime"]) == replace(CPU, precision="float32")

@@ -11,7 +11,7 @@ from muc import augment, config
 from muc.config import Views
 from muc.evaluation import features
 from muc.evaluation.features import alignment, embed
-from muc.models import ContrastiveModel
+from muc.models import Batch, Contrast, ContrastiveModel
 from muc.runtime import Runtime
 
 RUNTIME = Runtime(config.Runtime(device="cpu", threads=1))
@@ -26,6 +26,9 @@ class Recorder(ContrastiveModel):
         generator = torch.Generator().manual_seed(0)
         self.backbone = nn.Flatten()
         self.map = torch.randn(channels * 8 * 8, 5, generator=generator)
+
+    def contrast(self, batch: Batch) -> Contrast:
+        raise AssertionError("evaluation does not train")
 
     def features(self, images: Tensor) -> Tensor:
         self.seen.append(images.clone())

@@ -11,7 +11,7 @@ from muc.config import Probe
 from muc.evaluation import probe as module
 from muc.evaluation.features import embed
 from muc.evaluation.probe import confidences, train_probe
-from muc.models import ContrastiveModel
+from muc.models import Batch, Contrast, ContrastiveModel
 from muc.runtime import Runtime
 
 RUNTIME = Runtime(config.Runtime(device="cpu", threads=1))
@@ -23,6 +23,12 @@ class Pixels(ContrastiveModel):
     def __init__(self) -> None:
         super().__init__()
         self.backbone = nn.Flatten()
+
+    def projected(self, images: Tensor) -> Tensor:
+        raise AssertionError("the probe looks at features")
+
+    def contrast(self, batch: Batch) -> Contrast:
+        raise AssertionError("evaluation does not train")
 
 
 def coloured_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:

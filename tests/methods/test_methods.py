@@ -402,6 +402,9 @@ class Canned(ContrastiveModel):
         self.scale = nn.Parameter(torch.ones(()))
         self.seed, self.n, self.r, self.anchors = seed, n, n_retain, anchors
 
+    def projected(self, images: Tensor) -> Tensor:
+        raise AssertionError("methods ask for similarities, not for embeddings")
+
     def contrast(self, batch: Batch) -> Contrast:
         generator = torch.Generator().manual_seed(self.seed)
 
