@@ -161,8 +161,8 @@ def reasons(comparison: Comparison) -> list[str]:
         worst = row["largest_gap"]
         lines.append(
             f"{place}. {row['method']}: average gap {row['AG']:.2f} points, largest in {worst['metric']} "
-            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}; costs "
-            f"{row['lost_retain_accuracy']:+.2f} points of retain and {row['lost_test_accuracy']:+.2f} of test "
-            f"accuracy; took {row['minutes']:.2f} min"
+            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}; against the original, retain "
+            f"accuracy {-row['lost_retain_accuracy']:+.2f} and test accuracy {-row['lost_test_accuracy']:+.2f} points; "
+            f"took {row['minutes']:.2f} min"
         )
     return [*lines, f"Run to publish: {comparison.publish}"]
