@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
+from muc.evaluation import svm
+
 THRESHOLDS = np.linspace(0.0, 1.0, 501)
 
 
@@ -62,14 +64,7 @@ def emia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike, held_out: 
 
 def cmia(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike, held_out: ArrayLike) -> dict[str, float]:
     """The classifier attack on the true class's confidence: % of the unlearned an RBF-SVM takes for non-members."""
-    from sklearn.svm import SVC
-
-    members, others = np.asarray(members, dtype=np.float64), np.asarray(others, dtype=np.float64)
-    scores = np.concatenate([members, others])[:, None]
-    labels = np.concatenate([np.ones(len(members)), np.zeros(len(others))])
-    attack = SVC(C=3.0, kernel="rbf", gamma="auto").fit(scores, labels)
-
-    def rejected(confidence: ArrayLike) -> float:
-        return float(100 * (attack.predict(np.asarray(confidence, dtype=np.float64)[:, None]) == 0).mean())
-
-    return {"CMIA": rejected(unlearned), "held_out_CMIA": rejected(held_out)}
+    arrays = [np.asarray(a, dtype=np.float64) for a in (members, others, unlearned, held_out)]
+    attack = svm.train(arrays[0], arrays[1], cost=3.0)
+    rejected = [float(100 * (attack.decision(confidence) <= 0).mean()) for confidence in arrays[2:]]
+    return {"CMIA": rejected[0], "held_out_CMIA": rejected[1]}
