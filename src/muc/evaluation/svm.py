@@ -3,7 +3,8 @@
 The RBF kernel on an interval of length about one is so smooth that some twenty functions span it to machine precision:
 exp(-g (x - y)^2) = sum_k f_k(x) f_k(y) with f_k(x) = exp(-g x^2) sqrt((2g)^k / k!) x^k. The dual problem then has a
 matrix of that rank plus a diagonal, and each step of an interior-point method costs n times the rank squared
-(Fine and Scheinberg, 2001). scikit-learn's solver, which knows nothing of this, needs a minute.
+(Fine and Scheinberg, 2001). Made for thousands of points in two classes of about one size; a handful of points, or very
+unequal classes, can be so degenerate that scikit-learn's solver comes closer to the optimum.
 """
 
 from dataclasses import dataclass
@@ -96,7 +97,8 @@ def solve(basis: np.ndarray, label: np.ndarray, cost: float, tolerance: float = 
 
 def _bias(at: Point, wanted: np.ndarray, label: np.ndarray, cost: float) -> float:
     """Where no alpha is strictly inside its bounds, an interval of biases is optimal; libsvm takes its middle."""
-    zero, full = at.alpha < 1e-6 * cost, at.alpha > (1 - 1e-6) * cost
+    # Of a number and its multiplier the one that goes to zero is the smaller.
+    zero, full = at.alpha / cost < at.lower, 1 - at.alpha / cost < at.upper
     if not (zero | full).all():
         return at.bias
     least = wanted[(zero & (label > 0)) | (full & (label < 0))].max()
