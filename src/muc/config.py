@@ -154,7 +154,8 @@ class Runtime:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 on CPU. Losses and normalisation are always float32."""
     compile: Literal["auto", "on", "off"] = "auto"
-    """Compile views and backbone on a GPU; auto: where the run is long enough to earn the minute it takes."""
+    """On a GPU: auto runs muc's own kernels in a recorded step, on lets torch.compile write them (which takes a minute
+    or more), off is plain eager PyTorch, to compare with."""
     deterministic: bool = False
     """Bit-reproducible on the same device, at some cost on a GPU (CPU runs always are)."""
     threads: int | None = None

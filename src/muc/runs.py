@@ -234,7 +234,7 @@ class Embedder:
 def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder:
     """What a data owner may query of a run."""
     images, runtime = open_images(run), Runtime(settings)
-    model = open_model(run, images).to(runtime.device)
+    model = runtime.place(open_model(run, images))
     return Embedder(model, runtime, pretraining_of(run).views, (images.channels, images.image_size))
 
 

@@ -5,15 +5,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 import torch
+from torch import Tensor
 
-from muc import config
+from muc import augment, config
+from muc.augment import ViewParameters
 from muc.errors import UserError
 
 M = TypeVar("M", bound=torch.nn.Module)
-WORTH_COMPILING = 15_000  # steps; compiling a ResNet-18 takes about as long as it saves in these
 
 
 class Runtime:
@@ -27,10 +29,15 @@ class Runtime:
         if precision == "auto":
             precision = "bfloat16" if self.on_gpu else "float32"
         self.precision = precision
+        self.fast = self.on_gpu and settings.compile != "off"
+        self.kernels = self.fast and find_spec("triton") is not None
         torch.set_num_threads(settings.threads or len(os.sched_getaffinity(0)))
+        # float32 means float32: bfloat16 is there for speed, and losses are small.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False  # ten seconds of trials found nothing faster than its own choice
+        if settings.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
         torch.use_deterministic_algorithms(settings.deterministic)
-        torch.backends.cuda.matmul.allow_tf32 = not settings.deterministic
-        torch.backends.cudnn.benchmark = self.on_gpu and not settings.deterministic
 
     def resolved_settings(self) -> config.Runtime:
         """The settings with every "auto" replaced by what it came to."""
@@ -49,20 +56,31 @@ class Runtime:
         model = model.to(self.device)
         if self.on_gpu:
             cast(Any, model).to(memory_format=torch.channels_last)
+        for module in model.modules():
+            if hasattr(module, "fast"):
+                cast(Any, module).fast = self.kernels and not self.compiles
         return model
 
     def as_input(self, images: torch.Tensor) -> torch.Tensor:
         """Images as the placed model takes them."""
         return images.contiguous(memory_format=torch.channels_last) if self.on_gpu else images
 
+    def transform(self, images: Tensor, parameters: ViewParameters, size: int, views: config.Views) -> Tensor:
+        """augment.transform, in one kernel where there is one."""
+        if self.kernels:
+            from muc.kernels import views as kernel
+
+            if kernel.fits(images, size):
+                return kernel.transform(images, parameters, size, views)
+        return self.as_input(augment.transform(images, parameters, size, views))
+
     def generator(self, *parts: int | str) -> torch.Generator:
         """A generator on the device whose stream depends on `parts` alone."""
         return torch.Generator(self.device).manual_seed(derive_seed(*parts))
 
-    def compiles(self, steps: int) -> bool:
-        """Whether a run of so many steps earns its compilation back."""
-        if self.settings.compile == "auto":
-            return self.on_gpu and steps >= WORTH_COMPILING
+    @property
+    def compiles(self) -> bool:
+        """Whether torch.compile is to write the kernels."""
         return self.settings.compile == "on"
 
     def repeated(self, step: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
@@ -71,7 +89,7 @@ class Runtime:
         `step` must read and write the same tensors each time, in shapes that never change, and draw random numbers
         from `generator` alone. On a GPU its kernels are then recorded once and replayed without the host.
         """
-        return CapturedStep(step, generator) if self.on_gpu else step
+        return CapturedStep(step, generator) if self.fast else step
 
     def reset_peak_memory(self) -> None:
         if self.on_gpu:

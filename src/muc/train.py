@@ -55,9 +55,7 @@ class Training:
         )
         self.rows = torch.zeros(plan.n_retain + plan.n_forget, dtype=torch.long, device=runtime.device)
         self.sums: dict[str, Tensor] = {}
-        self.transform = augment.transform
-        if runtime.compiles(optimisation.epochs * plan.steps):
-            self.transform = torch.compile(augment.transform)
+        if runtime.compiles:
             self.model.compile_backbones()
         self.advance = runtime.repeated(self._step, self.generator)
         self.epoch, self.step_of_epoch, self.seconds = 0, 0, 0.0
@@ -115,7 +113,7 @@ class Training:
         sources = [pixels, pixels] + ([pixels[r:]] if self.method.third_view else [])
         stacked, size = torch.cat(sources), pixels.shape[-1]
         parameters = augment.draw(len(stacked), size, size, self.views, self.generator)
-        made = self.runtime.as_input(self.transform(stacked, parameters, size, self.views))
+        made = self.runtime.transform(stacked, parameters, size, self.views)
         return Batch(
             first=made[:n],
             second=made[n : 2 * n],

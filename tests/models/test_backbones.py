@@ -7,8 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torchvision.models import resnet
 
-from muc.models.backbones import GroupedBatchNorm, build_backbone, small_image_resnet
+from muc.models.backbones import build_backbone
+from muc.models.norm import BatchNorm
+from muc.models.resnet import DEPTHS, ResNet
 
 
 def images(n: int, channels: int = 3, size: int = 2, seed: int = 0) -> Tensor:
@@ -27,7 +30,7 @@ def some_affine(norm: nn.BatchNorm2d) -> nn.BatchNorm2d:
 def test_each_group_is_normalised_as_by_a_batch_norm_of_its_own(rows: int, groups: int, seed: int) -> None:
     """Values, gradients and running statistics. A batch that does not divide uses the greatest common divisor."""
     parts = gcd(rows, groups)
-    grouped = some_affine(GroupedBatchNorm(3, groups))
+    grouped = some_affine(BatchNorm(3, groups))
     single = [some_affine(nn.BatchNorm2d(3)) for _ in range(parts)]
     x, y = (images(rows, seed=seed).requires_grad_() for _ in range(2))
     mix = images(rows, seed=seed + 1)
@@ -36,7 +39,8 @@ def test_each_group_is_normalised_as_by_a_batch_norm_of_its_own(rows: int, group
     (mix * result).sum().backward()
     expected = torch.empty_like(result)
     for g, norm in enumerate(single):
-        expected[g::parts] = norm(y[g::parts])
+        mine = slice(g * rows // parts, (g + 1) * rows // parts)
+        expected[mine] = norm(y[mine])
     (mix * expected).sum().backward()
 
     torch.testing.assert_close(result, expected)
@@ -50,19 +54,19 @@ def test_each_group_is_normalised_as_by_a_batch_norm_of_its_own(rows: int, group
 
 
 def test_running_statistics_stay_the_groups_average_over_many_batches() -> None:
-    grouped, single = GroupedBatchNorm(3, 4).double(), [nn.BatchNorm2d(3).double() for _ in range(4)]
+    grouped, single = BatchNorm(3, 4).double(), [nn.BatchNorm2d(3).double() for _ in range(4)]
     for step in range(5):
         x = images(8, seed=step)
         grouped(x)
         for g, norm in enumerate(single):
-            norm(x[g::4])
+            norm(x[2 * g : 2 * g + 2])
     for name in ("running_mean", "running_var"):
         torch.testing.assert_close(getattr(grouped, name), torch.stack([getattr(n, name) for n in single]).mean(0))
     assert grouped.num_batches_tracked == 5
 
 
 def test_evaluation_is_ordinary_batch_norm() -> None:
-    grouped, plain = some_affine(GroupedBatchNorm(3, 4)), some_affine(nn.BatchNorm2d(3))
+    grouped, plain = some_affine(BatchNorm(3, 4)), some_affine(nn.BatchNorm2d(3))
     grouped(images(8))
     plain.load_state_dict(grouped.state_dict())
     for rows in (1, 7, 8):
@@ -71,55 +75,58 @@ def test_evaluation_is_ordinary_batch_norm() -> None:
     assert grouped.num_batches_tracked == 1
 
 
-def test_groups_mix_retain_and_forget_rows() -> None:
-    """Rows come sorted, so that neighbours must not share a group: no group may hold one kind alone."""
-    grouped = GroupedBatchNorm(1, 4).double()
-    x = torch.zeros(16, 1, 1, 1, dtype=torch.float64)
-    x[12:] = 1.0  # four forget rows, one for each group
-    result = grouped(x).flatten()
-    torch.testing.assert_close(result[:12], result[:1].expand(12))
-    assert result[12:].min() > 1
+def torchvisions(architecture: str) -> nn.Module:
+    """torchvision's network with our stem, and neither max-pool nor classifier."""
+    network = getattr(resnet, architecture)(weights=None)
+    network.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
+    network.maxpool = network.fc = nn.Identity()
+    return network
 
 
-RESNETS = {
-    "resnet18": (11_689_512, 512),
-    "resnet34": (21_797_672, 512),
-    "resnet50": (25_557_032, 2048),
-    "resnet101": (44_549_160, 2048),
-    "resnet152": (60_192_808, 2048),
-}  # torchvision's parameter counts with its 7x7 stem and 1000-way classifier
-
-
-@pytest.mark.parametrize("architecture", RESNETS)
-def test_resnets_are_torchvisions_but_for_stem_and_classifier(architecture: str) -> None:
-    original, features = RESNETS[architecture]
+@pytest.mark.parametrize("architecture", DEPTHS)
+def test_resnets_have_torchvisions_names_and_shapes(architecture: str) -> None:
     with torch.device("meta"):
-        network, feature_dim = small_image_resnet(architecture)
-    stem, classifier = 64 * 3 * (7 * 7 - 3 * 3), features * 1000 + 1000
-    assert sum(p.numel() for p in network.parameters()) == original - stem - classifier
-    assert feature_dim == features
-    conv1 = network.conv1
-    assert (conv1.kernel_size, conv1.stride, conv1.padding, conv1.bias) == ((3, 3), (1, 1), (1, 1), None)
-    assert isinstance(network.maxpool, nn.Identity)
-    assert isinstance(network.fc, nn.Identity)
+        ours, theirs = ResNet(architecture), torchvisions(architecture)
+    shapes = {name: value.shape for name, value in ours.state_dict().items()}
+    assert shapes == {name: value.shape for name, value in theirs.state_dict().items()}
+    strides = [m.stride for m in ours.modules() if isinstance(m, nn.Conv2d)]
+    assert strides == [m.stride for m in theirs.modules() if isinstance(m, nn.Conv2d)]
+
+
+@pytest.mark.parametrize("architecture", ["resnet18", "resnet50"])
+def test_resnets_compute_what_torchvisions_do(architecture: str) -> None:
+    """Features, every gradient and the running statistics; then in evaluation."""
+    torch.manual_seed(0)
+    ours, theirs = ResNet(architecture).double(), torchvisions(architecture).double()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(4, 3, 16, 16, dtype=torch.float64)
+    for network in (ours, theirs):
+        network(x).square().sum().backward()
+    for (name, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, msg=name)
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
+def test_without_stem_relu_the_first_block_sees_negative_values() -> None:
+    torch.manual_seed(0)
+    network = ResNet("resnet18", stem_relu=False)
+    seen: list[Tensor] = []
+    network.layer1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0]))
+    network(torch.randn(2, 3, 8, 8))
+    assert seen[0].min() < 0
+    network.stem_relu = True
+    network(torch.randn(2, 3, 8, 8))
+    assert seen[1].min() == 0
 
 
 @pytest.mark.parametrize("groups", [1, 8])
-def test_norm_groups_replace_every_batch_norm(groups: int) -> None:
+def test_norm_groups_reach_every_batch_norm(groups: int) -> None:
     with torch.device("meta"):
-        network, _ = small_image_resnet("resnet18", norm_groups=groups)
+        network = ResNet("resnet50", groups=groups)
     norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
-    assert len(norms) == 20
-    assert all(isinstance(m, GroupedBatchNorm) == (groups > 1) for m in norms)
-    assert all(m.groups == groups for m in norms if isinstance(m, GroupedBatchNorm))
-
-
-def test_nothing_halves_a_small_image_before_the_second_stage() -> None:
-    with torch.device("meta"):
-        network, _ = small_image_resnet("resnet18")
-        x = network.layer1(network.maxpool(network.conv1(torch.empty(2, 3, 32, 32))))
-        assert x.shape == (2, 64, 32, 32)
-        assert network.layer4(network.layer3(network.layer2(x))).shape == (2, 512, 4, 4)
+    assert len(norms) == 53
+    assert all(isinstance(m, BatchNorm) and m.groups == groups for m in norms)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +140,6 @@ def test_every_architecture_gives_the_features_it_promises(architecture: str, ch
 
 def test_a_resnet_runs_and_every_weight_gets_a_finite_gradient() -> None:
     torch.manual_seed(0)
-    network, _ = small_image_resnet("resnet18", channels=1, norm_groups=2)
+    network = ResNet("resnet18", channels=1, groups=2)
     network(torch.randn(4, 1, 8, 8)).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())

@@ -40,7 +40,7 @@ def test_a_network_without_stem_relu_stays_without(tmp_path):
     assert "no ReLU" in summary.describe()
     backbone = runs.open_model(run, load_images(config.Data(name="digits"))).backbone
     stem = []
-    backbone.layer1.register_forward_pre_hook(lambda _, inputs: stem.append(inputs[0]))
+    backbone.layer1.register_forward_pre_hook(lambda _, inputs: stem.append(inputs[0][0]))
     backbone(digits())
     assert stem[0].min() < 0  # a ReLU would have cut these
     assert equal(load_file(export_run(run, "safetensors", tmp_path / "out.safetensors")), load_file(file))

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from muc.config import Model
 from muc.models import Batch, MoCo, build_model
-from muc.models.backbones import GroupedBatchNorm
 from muc.models.moco import follow
+from muc.models.norm import BatchNorm
 
 SIZE = 4
 
@@ -221,9 +221,19 @@ def test_the_papers_head_is_one_linear_layer_and_its_queue_holds_4096_keys() -> 
 
 def grouped_model(groups: int) -> MoCo:
     torch.manual_seed(0)
-    norm = GroupedBatchNorm(4, groups) if groups > 1 else nn.BatchNorm2d(4)
+    norm = BatchNorm(4, groups) if groups > 1 else nn.BatchNorm2d(4)
     backbone = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.Flatten())
-    return in_double(MoCo(backbone, 16, projection_dim=5, queue_size=8))
+    return in_double(MoCo(backbone, 16, projection_dim=5, queue_size=8, norm_groups=groups))
+
+
+@pytest.mark.parametrize("rows", [8, 6])  # six rows make two groups
+def test_queries_are_dealt_out_to_the_groups(rows: int) -> None:
+    """Retain rows come first: consecutive groups would hold one kind alone."""
+    model, single, images = grouped_model(4), grouped_model(1), tiny_batch(rows, 0).first
+    found, groups = model._queries(images), 4 if rows == 8 else 2
+    for g in range(groups):
+        expected = torch.nn.functional.normalize(single.projected(images[g::groups]), dim=-1).float()
+        torch.testing.assert_close(found[g::groups], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_shuffling_puts_keys_back_in_order() -> None:

@@ -15,7 +15,7 @@ BATCH = 2048
 @torch.inference_mode()
 def embed(model: ContrastiveModel, pixels: Tensor, runtime: Runtime) -> Tensor:
     """(n, c, h, w) uint8 -> (n, d) backbone features in evaluation mode."""
-    parts = [_features(model, augment.plain(part), runtime) for part in pixels.split(BATCH)]
+    parts = [_features(model, runtime.as_input(augment.plain(part)), runtime) for part in pixels.split(BATCH)]
     return torch.cat(parts)
 
 
@@ -37,8 +37,9 @@ def alignment(
     generator = runtime.generator("alignment", seed)
     scores = []
     for part in pixels.split(max(1, BATCH // n_views)):
-        made = augment.random_views(part.repeat_interleave(n_views, 0), part.shape[-1], views, generator)
-        features = _features(model, made, runtime, projected)
+        repeated, size = part.repeat_interleave(n_views, 0), part.shape[-1]
+        parameters = augment.draw(len(repeated), size, size, views, generator)
+        features = _features(model, runtime.transform(repeated, parameters, size, views), runtime, projected)
         z = normalize(features, dim=-1).unflatten(0, (-1, n_views))
         # The sum over all pairs of unit vectors is |sum z|^2; without the n equal ones, over the n (n - 1) others.
         total = z.sum(dim=1).square().sum(dim=-1)

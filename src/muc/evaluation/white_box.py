@@ -42,7 +42,7 @@ def evaluate(
 
     "held_out" metrics are what EMIA, UA and CMIA are for validation images, which no model ever saw.
     """
-    model, before = model.to(runtime.device).eval(), before.to(runtime.device).eval()
+    model, before = runtime.place(model).eval(), runtime.place(before).eval()
     parts = _parts(images, split, runtime)
     scores = {}
     for name, part in parts.items():

@@ -20,4 +20,5 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
         temperature=settings.temperature,
         queue_size=settings.queue_size,
         key_momentum=settings.key_momentum,
+        norm_groups=settings.norm_groups,
     )

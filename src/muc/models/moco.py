@@ -1,6 +1,8 @@
 """MoCo: a slowly moving key encoder and a queue of past keys as negatives."""
 
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from math import gcd
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,8 @@ from muc.models.contract import Batch, Contrast, ContrastiveModel
 
 class MoCo(ContrastiveModel):
     """`backbone` is any module from images to (n, feature_dim) features; its weights are the query encoder's."""
+
+    fast = False  # set by the runtime on GPUs
 
     queue: Tensor
     queue_log_weight: Tensor
@@ -26,11 +30,13 @@ class MoCo(ContrastiveModel):
         temperature: float = 0.1,
         queue_size: int = 4096,
         key_momentum: float = 0.99,
+        norm_groups: int = 1,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.temperature = temperature
         self.key_momentum = key_momentum
+        self.norm_groups = norm_groups
         self.projector = nn.Linear(feature_dim, projection_dim)
         self.key_backbone = deepcopy(backbone).requires_grad_(False)
         self.key_projector = deepcopy(self.projector).requires_grad_(False)
@@ -39,10 +45,26 @@ class MoCo(ContrastiveModel):
         self.register_buffer("queue_log_weight", torch.zeros(queue_size))
         self.register_buffer("queue_position", torch.zeros((), dtype=torch.long))
         self._pending: tuple[Tensor, Tensor] | None = None
+        self._lane: torch.cuda.Stream | None = None
         self._orders: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
 
     def projected(self, images: Tensor) -> Tensor:
         return self.projector(self.backbone(images))
+
+    def _beside(self) -> AbstractContextManager:
+        """On a GPU keys are made on a stream of their own, beside the queries: one waits for memory while the other
+        computes."""
+        if not self.fast:
+            return nullcontext()
+        self._lane = self._lane or torch.cuda.Stream()
+        self._lane.wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(self._lane)
+
+    def _queries(self, images: Tensor) -> Tensor:
+        """Queries, with rows dealt out to the batch-norm groups: retain and forget rows, which come in order, mix."""
+        groups = gcd(len(images), self.norm_groups)
+        queries = self.projected(images.unflatten(0, (-1, groups)).transpose(0, 1).flatten(0, 1)).float()
+        return normalize(queries, dim=-1).unflatten(0, (groups, -1)).transpose(0, 1).flatten(0, 1)
 
     @torch.no_grad()
     def _keys(self, images: Tensor) -> Tensor:
@@ -60,8 +82,11 @@ class MoCo(ContrastiveModel):
 
     def contrast(self, batch: Batch) -> Contrast:
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
-        query = normalize(self.projected(batch.first).float(), dim=-1)
-        keys = self._keys(batch.second if batch.third is None else torch.cat([batch.second, batch.third]))
+        with self._beside():
+            keys = self._keys(batch.second if batch.third is None else torch.cat([batch.second, batch.third]))
+        query = self._queries(batch.first)
+        if self._lane is not None:
+            torch.cuda.current_stream().wait_stream(self._lane)
         second, third = keys[:n], keys[n:]
         self._pending = (second, batch.log_weight)
         return Contrast(

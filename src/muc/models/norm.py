@@ -1,0 +1,65 @@
+"""Batch norm together with what follows it in a ResNet, and over parts of a batch where MoCo wants that."""
+
+from math import gcd
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch norm over `groups` consecutive parts of the batch separately, as if each were on its own GPU.
+
+    A batch that does not divide evenly uses the greatest common divisor. Evaluation is ordinary batch norm. With
+    `fast` a GPU does it all in three passes over memory (muc.kernels.norm); the runtime sets it.
+    """
+
+    fast = False
+
+    def __init__(self, num_features: int, groups: int = 1) -> None:
+        super().__init__(num_features)
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self.join(input)[0]
+
+    def join(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> tuple[Tensor, Tensor]:
+        """relu(norm(x) + residual), twice: for what comes next, and for the shortcut past it."""
+        if self.fast and (self.training or not torch.is_grad_enabled()):
+            return self._fused(x, residual, relu)
+        groups = gcd(len(x), self.groups) if self.training else 1
+        y = self._grouped(x, groups) if groups > 1 else super().forward(x)
+        if residual is not None:
+            y = y + residual
+        y = torch.relu(y) if relu else y
+        return y, y
+
+    def _fused(self, x: Tensor, residual: Tensor | None, relu: bool) -> tuple[Tensor, Tensor]:
+        from muc.kernels import norm
+
+        running = self._running()
+        if not self.training:
+            y = norm.evaluate(x, residual, self.weight, self.bias, running, self.eps, relu)
+            return y, y
+        assert self.momentum is not None
+        groups = gcd(len(x), self.groups)
+        return norm.train(x, residual, self.weight, self.bias, running, groups, self.momentum, self.eps, relu)
+
+    def _grouped(self, x: Tensor, groups: int) -> Tensor:
+        running_mean, running_var, count = self._running()
+        assert self.momentum is not None
+        count.add_(1)
+        mean, var = running_mean.repeat(groups, 1), running_var.repeat(groups, 1)
+        normalised = [
+            batch_norm(part, mean[g], var[g], self.weight, self.bias, True, self.momentum, self.eps)
+            for g, part in enumerate(x.chunk(groups))
+        ]
+        running_mean.copy_(mean.mean(0))
+        running_var.copy_(var.mean(0))
+        return torch.cat(normalised)
+
+    def _running(self) -> tuple[Tensor, Tensor, Tensor]:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        return self.running_mean, self.running_var, self.num_batches_tracked
