@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "compare": ("muc.cli.judging", "compare", "serve a request with several methods and rank them"),
     "audit": ("muc.cli.judging", "audit", "look: what a data owner sees from outside"),
     "report": ("muc.cli.judging", "report", "one page with tables and figures of evaluated runs"),
+    "reproduce": ("muc.cli.reproduce", "reproduce", "one of the paper's tables or figures, made again"),
     "paper": ("muc.cli.judging", "paper", "the paper's numbers and t-tests"),
     "import": ("muc.cli.exchange", "import_", "make a run of your own encoder"),
     "export": ("muc.cli.exchange", "export", "hand an encoder back as safetensors, ONNX or for torchvision"),

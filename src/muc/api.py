@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from muc import config
 from muc.audit import Embed
@@ -91,7 +90,7 @@ def embedder(model: ContrastiveModel, runtime: config.Runtime | None = None) -> 
     model = model.to(resolved.device).eval()
 
     def answer(images: np.ndarray) -> np.ndarray:
-        return embed(model, torch.from_numpy(images).to(resolved.device), resolved).cpu().numpy()
+        return embed(model, images, resolved).cpu().numpy()
 
     return answer
 
@@ -113,8 +112,7 @@ def _train(
 ) -> ContrastiveModel:
     optimisation = settings.optimisation
     plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, seed)
-    pixels = torch.from_numpy(images.train)
-    training = Training(model, method, pixels, plan, settings.views, optimisation, Runtime(runtime), seed)
+    training = Training(model, method, images.train, plan, settings.views, optimisation, Runtime(runtime), seed)
     with meter(type(method).__name__, optimisation.epochs) as progress:
         training.run(lambda line: progress.advance(note=f"loss {line['loss']:.4f}"))
     return model.eval()

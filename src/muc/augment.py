@@ -194,15 +194,36 @@ def plain(images: Tensor) -> Tensor:
     return normalise(images.float() / 255)
 
 
+@dataclass(frozen=True)
+class Shifts:
+    """What was drawn to shift n images."""
+
+    padding: int
+    offset: Tensor  # (2, n, 1) down and to the right, of the image with a border of `padding` pixels
+    flip: Tensor  # (n, 1) bool
+
+    def part(self, start: int, stop: int) -> "Shifts":
+        return Shifts(self.padding, self.offset[:, start:stop], self.flip[start:stop])
+
+
+def draw_shifts(n: int, padding: int, flip: float, generator: Generator) -> Shifts:
+    """Draw shifts of up to `padding` pixels, and flips."""
+    offset = torch.randint(2 * padding + 1, (2, n, 1), generator=generator, device=generator.device)
+    return Shifts(padding, offset, torch.rand(n, 1, generator=generator, device=generator.device) < flip)
+
+
 def random_shifts(images: Tensor, padding: int, flip: float, generator: Generator) -> Tensor:
     """(n, c, h, w) uint8 -> the same, each image shifted by up to `padding` pixels over black, and maybe flipped."""
+    return shift(images, draw_shifts(len(images), padding, flip, generator))
+
+
+def shift(images: Tensor, shifts: Shifts) -> Tensor:
+    """(n, c, h, w) uint8 -> the same, shifted over black and flipped as was drawn."""
     n, c, h, w = images.shape
     device = images.device
-    padded = torch.nn.functional.pad(images, (padding,) * 4)
-    offset = torch.randint(2 * padding + 1, (2, n, 1), generator=generator, device=device)
-    rows = offset[0] + torch.arange(h, device=device)
-    columns = offset[1] + torch.arange(w, device=device)
-    flipped = torch.rand(n, 1, generator=generator, device=device) < flip
-    columns = columns.flip(1).where(flipped, columns)
+    padded = torch.nn.functional.pad(images, (shifts.padding,) * 4)
+    rows = shifts.offset[0] + torch.arange(h, device=device)
+    columns = shifts.offset[1] + torch.arange(w, device=device)
+    columns = columns.flip(1).where(shifts.flip, columns)
     image, channel = torch.arange(n, device=device), torch.arange(c, device=device)
     return padded[image[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]

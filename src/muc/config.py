@@ -104,12 +104,16 @@ class Data:
     """Where downloaded sets live (default: $MUC_DATA, else ./data)."""
     image_size: int = 32
     """Side length in pixels that images of a folder are brought to."""
+    stream: Literal["auto", "on", "off"] = "auto"
+    """Whether images of a folder are decoded as they are needed, instead of all at the start; auto: if decoded they
+    would take more than half of the machine's memory."""
     validation_fraction: float = 0.1
     train_limit: int | None = None
     """Train on this many images only (drawn by the seed)."""
 
     def __post_init__(self) -> None:
         in_range("image-size", self.image_size, 4, 4096)
+        check_name("stream", self.stream, ("auto", "on", "off"))
         in_range("validation-fraction", self.validation_fraction, 0, 0.9)
         if self.train_limit is not None:
             in_range("train-limit", self.train_limit, 4, 10**9)

@@ -16,14 +16,19 @@ import torch
 from muc import __version__, config
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
+from muc.data.feed import bound_by
+from muc.data.images import OF_FILES
 from muc.errors import Interrupted, UserError, check_name
 from muc.evaluation.features import embed
+from muc.flops import matmul_rate, step_flops
 from muc.methods import METHODS, Method, Retrain
 from muc.models import ContrastiveModel, build_model
 from muc.progress import meter
 from muc.runtime import Runtime, derive_seed
 from muc.storage import RunFolder, Split
 from muc.train import Training
+
+ABOUT = ("epoch", "learning_rate", "seconds", "images_per_second")  # what a line of metrics holds beside the losses
 
 
 def pretrain_run(
@@ -128,14 +133,15 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
     model = initial_model(run, method, images)
     optimisation = optimisation_of(settings, method)
     plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, values["seed"])
-    pixels = torch.from_numpy(images.train)
-    training = Training(model, method, pixels, plan, settings.views, optimisation, runtime, values["seed"])
+    training = Training(model, method, images.train, plan, settings.views, optimisation, runtime, values["seed"])
     if state := run.load_state():
         try:
             training.restore(*state)
         except (RuntimeError, KeyError) as error:
             raise misfit("saved tensors", run, error) from None
     run.cut_metrics(training.epoch)
+    flops = step_flops(model, method, plan, images.train.shape[1:]) * plan.steps if runtime.on_gpu else 0
+    rate = matmul_rate(runtime) if runtime.on_gpu else 1.0
     runtime.reset_peak_memory()
     title = values["method"]["name"] if "method" in values else f"pretrain {settings.model.algorithm}"
     with meter(title, optimisation.epochs) as progress, events(run, runtime) as log:
@@ -145,16 +151,23 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
             line["images_per_second"] = round(
                 line["epoch"] * plan.steps * (plan.n_retain + plan.n_forget) / line["seconds"]
             )
+            note = " ".join(f"{k} {line[k]:.4f}" for k in line if k not in ABOUT)
+            note += f" · {line['images_per_second']:,} images/s"
+            if flops:
+                line["mfu"] = round(line["epoch"] * flops / line["seconds"] / rate, 4)
+                note += f" · MFU {line['mfu']:.0%}"
+            if (share := training.waiting()) is not None:
+                line["waiting"] = round(share, 4)
+                note += f" · {share:.0%} waiting for data, bound by: {bound_by(share)}"
             run.append_metrics(line)
             log(line)
-            terms = [k for k in line if k not in ("epoch", "learning_rate", "seconds", "images_per_second")]
-            progress.advance(
-                note=" ".join(f"{k} {line[k]:.4f}" for k in terms) + f" · {line['images_per_second']:,} images/s"
-            )
+            progress.advance(note=note)
 
         training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
     model.eval()
     result = {"seconds": training.seconds, "peak_memory_bytes": runtime.peak_memory(), "epochs": optimisation.epochs}
+    if (share := training.waiting()) is not None:
+        result |= {"waiting": round(share, 4), "bound_by": bound_by(share)}
     run.finish(model.state_dict(), {"kind": values["kind"]}, result)
     return run
 
@@ -228,7 +241,7 @@ class Embedder:
     input_shape: tuple[int, int]  # channels, side length
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
-        return embed(self.model, torch.from_numpy(images).to(self.runtime.device), self.runtime).cpu().numpy()
+        return embed(self.model, images, self.runtime).cpu().numpy()
 
 
 def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder:
@@ -240,10 +253,11 @@ def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder
 
 def open_images(run: RunFolder) -> ImageSet:
     """The run's data, which must be what it began with."""
-    settings = pretraining_of(run)
-    images = load_images(settings.data)
-    if images.digest != run.config()["data_sha256"]:
-        raise UserError(f"the data '{settings.data.name}' is not what {run} was made with; restore the original images")
+    data, digest = pretraining_of(run).data, str(run.config()["data_sha256"])
+    # Streamed if it was at first, on whatever machine this is: the digests of files and pixels cannot be compared.
+    images = load_images(replace(data, stream="on" if digest.startswith(OF_FILES) else "off"))
+    if images.digest != digest:
+        raise UserError(f"the data '{data.name}' is not what {run} was made with; restore the original images")
     split = run.split()
     last = np.concatenate([split.train, split.validation]).max(initial=0)
     if last >= len(images.train):

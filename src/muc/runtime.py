@@ -14,6 +14,7 @@ from torch import Tensor
 from muc import augment, config
 from muc.augment import ViewParameters
 from muc.errors import UserError
+from muc.models.contract import set_fast
 
 M = TypeVar("M", bound=torch.nn.Module)
 
@@ -38,6 +39,8 @@ class Runtime:
         if settings.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
         torch.use_deterministic_algorithms(settings.deterministic)
+        # Nothing here reads what it has not written.
+        cast(Any, torch.utils.deterministic).fill_uninitialized_memory = False
 
     def resolved_settings(self) -> config.Runtime:
         """The settings with every "auto" replaced by what it came to."""
@@ -56,9 +59,7 @@ class Runtime:
         model = model.to(self.device)
         if self.on_gpu:
             cast(Any, model).to(memory_format=torch.channels_last)
-        for module in model.modules():
-            if hasattr(module, "fast"):
-                cast(Any, module).fast = self.kernels and not self.compiles
+        set_fast(model, self.kernels and not self.compiles)
         return model
 
     def as_input(self, images: torch.Tensor) -> torch.Tensor:
@@ -90,6 +91,18 @@ class Runtime:
         from `generator` alone. On a GPU its kernels are then recorded once and replayed without the host.
         """
         return CapturedStep(step, generator) if self.fast else step
+
+    def wait(self) -> None:
+        """Until the device has done all it was asked to."""
+        if self.on_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether so many bytes may stay on the device: half of what is free there. On CPU they are there already."""
+        if not self.on_gpu:
+            return True
+        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return n_bytes <= (torch.cuda.mem_get_info(self.device)[0] + unused) / 2
 
     def reset_peak_memory(self) -> None:
         if self.on_gpu:

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from muc import augment
 from muc.config import Optimisation, Views
+from muc.data.feed import make_feed
+from muc.data.files import Pixels
 from muc.data.loader import BatchPlan
 from muc.errors import Interrupted, UserError
 from muc.methods import Method
@@ -31,7 +33,7 @@ class Training:
         self,
         model: ContrastiveModel,
         method: Method,
-        images: Tensor,  # (n, c, h, w) uint8
+        images: Pixels | Tensor,  # (n, c, h, w) uint8
         plan: BatchPlan,
         views: Views,
         optimisation: Optimisation,
@@ -41,7 +43,7 @@ class Training:
         self.model = runtime.place(model).train()
         self.method, self.plan, self.views = method, plan, views
         self.optimisation, self.runtime = optimisation, runtime
-        self.images = images.to(runtime.device)
+        self.feed = make_feed(images, plan, optimisation.epochs, runtime)
         self.generator = runtime.generator("views", seed)
         self.log_weight = plan.log_weight().to(runtime.device)
         # A tensor, so that a recorded step sees the rate change.
@@ -53,7 +55,6 @@ class Training:
             weight_decay=optimisation.weight_decay,
             fused=True,
         )
-        self.rows = torch.zeros(plan.n_retain + plan.n_forget, dtype=torch.long, device=runtime.device)
         self.sums: dict[str, Tensor] = {}
         if runtime.compiles:
             self.model.compile_backbones()
@@ -69,12 +70,11 @@ class Training:
         """Train to the end. `report` gets one line an epoch, `save` the state now and then."""
         begun = saved = time.monotonic()
         earlier = self.seconds
-        with interrupts() as interrupted:
+        with interrupts() as interrupted, closing(self.feed):
             while self.epoch < self.optimisation.epochs:
-                rows = self.plan.epoch(self.epoch).to(self.runtime.device)
                 self._set_learning_rate()
                 while self.step_of_epoch < self.plan.steps:
-                    self.rows.copy_(rows[self.step_of_epoch])
+                    self.feed.load(self.epoch, self.step_of_epoch)
                     self.advance()
                     self.step_of_epoch += 1
                     self.seconds = earlier + time.monotonic() - begun
@@ -93,8 +93,8 @@ class Training:
         self.learning_rate.fill_(base * decay)
 
     def _step(self) -> None:
-        """One optimiser step on `self.rows`; always the same tensors in the same shapes, so that it can be recorded."""
-        batch = self.make_batch(self.rows)
+        """One optimiser step on what was loaded; always the same tensors and shapes, so that it can be recorded."""
+        batch = self.make_batch(self.feed.pixels())
         with self.runtime.autocast():
             terms = self.method.loss(self.model, batch)
         self.optimiser.zero_grad(set_to_none=True)
@@ -106,9 +106,8 @@ class Training:
                 self.sums[name] = torch.zeros((), dtype=torch.float64, device=value.device)
             self.sums[name] += value.detach()
 
-    def make_batch(self, rows: Tensor) -> Batch:
-        """Two fresh views of every row, and a third of the forget rows where the method asks for one."""
-        pixels = self.images[rows]
+    def make_batch(self, pixels: Tensor) -> Batch:
+        """Two fresh views of every image, and a third of those to forget where the method asks for one."""
         n, r = len(pixels), self.plan.n_retain
         sources = [pixels, pixels] + ([pixels[r:]] if self.method.third_view else [])
         stacked, size = torch.cat(sources), pixels.shape[-1]
@@ -137,6 +136,10 @@ class Training:
         rate = float(self.learning_rate)
         return {"epoch": self.epoch, "loss": loss, **terms, "learning_rate": rate, "seconds": round(self.seconds, 3)}
 
+    def waiting(self) -> float | None:
+        """The share of the time so far in which there was nothing to compute for want of data (if streamed)."""
+        return None if self.feed.waited is None else self.feed.waited / max(self.seconds, 1e-9)
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """-> (tensors, JSON) at the end of a step."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
@@ -146,7 +149,7 @@ class Training:
         tensors["generator"] = self.generator.get_state()
         sums = {name: float(value) for name, value in self.sums.items()}
         position = {"epoch": self.epoch, "step_of_epoch": self.step_of_epoch, "seconds": self.seconds, "sums": sums}
-        return tensors, position
+        return tensors, {**position, "waited": self.feed.waited}
 
     def restore(self, tensors: dict[str, Tensor], position: dict[str, Any]) -> None:
         """Go back to where `state` was called."""
@@ -159,6 +162,8 @@ class Training:
         self.generator.set_state(tensors["generator"])
         self.epoch, self.step_of_epoch = position["epoch"], position["step_of_epoch"]
         self.seconds = position["seconds"]
+        if self.feed.waited is not None:
+            self.feed.waited = position.get("waited") or 0.0
         for name, value in position["sums"].items():
             self.sums[name] = torch.tensor(value, dtype=torch.float64, device=self.runtime.device)
 

@@ -1,15 +1,19 @@
 """Embedding and alignment, with a model that shows what it was given."""
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from muc import augment, config
 from muc.config import Views
+from muc.data.files import ImageFiles
 from muc.evaluation import features
+from muc.evaluation.chunks import hold
 from muc.evaluation.features import alignment, embed
 from muc.models import Batch, Contrast, ContrastiveModel
 from muc.runtime import Runtime
@@ -103,6 +107,42 @@ def test_large_sets_are_cut_into_parts_in_order(monkeypatch: pytest.MonkeyPatch)
     scores = alignment(model, images, Views(), RUNTIME, seed=0)
     assert [len(part) for part in model.seen] == [20, 20, 20, 10]
     assert scores.shape == (7,)
+
+
+@pytest.mark.parametrize("batch", [2048, 25])
+def test_it_does_not_matter_where_the_images_are(tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensor, array or files; whatever the chunks."""
+    monkeypatch.setattr(features, "BATCH", batch)
+    images = pixels(7)
+    for i, image in enumerate(images):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / f"{i}.png")
+    files = ImageFiles(tmp_path, [f"{i}.png" for i in range(7)], 8)
+    for measure in (embed, lambda *a: alignment(*a[:2], Views(), RUNTIME, seed=0)):
+        expected = measure(Recorder(), images, RUNTIME)
+        for kind in (images.numpy(), files):
+            assert torch.equal(measure(Recorder(), kind, RUNTIME), expected)
+
+
+def test_large_images_go_through_the_model_in_smaller_chunks() -> None:
+    sizes = [features.chunk_size(torch.empty(1, 3, side, side)) for side in (8, 64, 128, 224, 4096)]
+    assert sizes == [2048, 2048, 512, 167, 1]
+
+
+def test_what_fits_is_held_on_the_device_and_files_only_on_a_gpu(tmp_path: Path) -> None:
+    images = pixels(7)
+    for i, image in enumerate(images):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / f"{i}.png")
+    array, files = images.numpy(), ImageFiles(tmp_path, [f"{i}.png" for i in range(7)], 8)
+    assert torch.equal(hold(array, 3, RUNTIME), images)
+    assert hold(files, 3, RUNTIME) is files
+    gpu = Runtime(config.Runtime(device="cpu", threads=1))
+    gpu.on_gpu = True  # as far as hold can see
+    gpu.has_room = lambda n_bytes: n_bytes <= images.nbytes
+    assert torch.equal(hold(array, 3, gpu), images)
+    assert torch.equal(hold(files, 3, gpu), images)
+    gpu.has_room = lambda n_bytes: n_bytes < images.nbytes
+    assert hold(array, 3, gpu) is array
+    assert hold(files, 3, gpu) is files
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,5 +1,6 @@
 """The linear probe against a plain loop with its gradient written out."""
 
+from collections.abc import Callable
 from math import cos, pi
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from muc import augment, config
 from muc.config import Probe
+from muc.evaluation import features
 from muc.evaluation import probe as module
 from muc.evaluation.features import embed
 from muc.evaluation.probe import confidences, train_probe
@@ -40,12 +42,14 @@ def coloured_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     return images, labels
 
 
-def test_probe_learns_what_is_linearly_separable() -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
+def test_probe_learns_what_is_linearly_separable(device: str) -> None:
+    runtime = Runtime(config.Runtime(device=device, threads=1))
     settings = Probe(epochs=20, learning_rate=0.1, batch_size=32)
     images, labels = coloured_images(96)
-    probe = train_probe(Pixels(), images, labels, 3, settings, RUNTIME, seed=0)
+    probe = train_probe(Pixels(), images, labels.to(device), 3, settings, runtime, seed=0)
     for pixels, y in ((images, labels), coloured_images(60, seed=1)):
-        confidence, right = confidences(probe, embed(Pixels(), pixels, RUNTIME), y)
+        confidence, right = confidences(probe, embed(Pixels(), pixels, runtime), y.to(device))
         assert right.float().mean() > 0.98
         assert confidence.mean() > 0.9
 
@@ -59,7 +63,7 @@ def test_probe_is_a_plain_loop_of_momentum_steps(settings: Probe, monkeypatch: p
     images, labels = coloured_images(21)
     shifted: list[Tensor] = []
     orders: list[Tensor] = []
-    shift, permute = augment.random_shifts, torch.randperm
+    shift, permute = augment.shift, torch.randperm
 
     def recorded_shift(*arguments, **names) -> Tensor:
         shifted.append(shift(*arguments, **names))
@@ -69,7 +73,7 @@ def test_probe_is_a_plain_loop_of_momentum_steps(settings: Probe, monkeypatch: p
         orders.append(permute(*arguments, **names))
         return orders[-1]
 
-    monkeypatch.setattr(augment, "random_shifts", recorded_shift)
+    monkeypatch.setattr(augment, "shift", recorded_shift)
     monkeypatch.setattr(torch, "randperm", recorded_permutation)
     start = module._fresh_probe(Pixels(), images, 3, RUNTIME, 5)
     probe = train_probe(Pixels(), images, labels, 3, settings, RUNTIME, seed=5)
@@ -103,6 +107,46 @@ def test_images_are_shifted_anew_each_epoch(monkeypatch: pytest.MonkeyPatch) -> 
     *_, first, second = seen
     assert first.shape == second.shape == images.shape
     assert not torch.equal(first, second)
+
+
+def test_the_probe_needs_no_more_images_at_once_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = coloured_images(12)
+    settings = Probe(epochs=3, batch_size=5, crop_padding=1)
+    whole = train_probe(Pixels(), images, labels, 3, settings, RUNTIME, seed=0)
+    sizes: list[int] = []
+    shift = augment.shift
+    monkeypatch.setattr(augment, "shift", lambda x, drawn: sizes.append(len(x)) or shift(x, drawn))
+    monkeypatch.setattr(features, "BATCH", 5)
+    for kind in (images, images.numpy()):
+        sizes.clear()
+        chunked = train_probe(Pixels(), kind, labels, 3, settings, RUNTIME, seed=0)
+        assert sizes == [5, 5, 2] * 3
+        assert torch.equal(chunked.weight, whole.weight)
+        assert torch.equal(chunked.bias, whole.bias)
+
+
+def test_the_probe_is_trained_by_one_repeated_step_whose_tensors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What makes it a recorded step on a GPU: nothing is handed to it, and what it reads is never replaced."""
+    images, labels = coloured_images(21)
+    recorded: list[Callable[[], None]] = []
+    seen: list[set[int]] = []
+
+    def repeated(step: Callable[[], None], _generator: torch.Generator) -> Callable[[], None]:
+        recorded.append(step)
+
+        def advance() -> None:
+            cells = [cell.cell_contents for cell in step.__closure__ or ()]
+            seen.append({x.data_ptr() for x in cells if isinstance(x, Tensor)})
+            step()
+
+        return advance
+
+    monkeypatch.setattr(RUNTIME, "repeated", repeated)
+    train_probe(Pixels(), images, labels, 3, Probe(epochs=4, batch_size=8), RUNTIME, seed=0)
+    assert len(recorded) == 1
+    assert len(seen) == 4 * 2
+    assert len(seen[0]) == 3  # features, rows, labels
+    assert all(addresses == seen[0] for addresses in seen)
 
 
 def test_the_same_seed_gives_the_same_probe_whatever_the_global_generator() -> None:

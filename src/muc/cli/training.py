@@ -97,3 +97,5 @@ def resume(argv: Sequence[str]) -> None:
 def report_done(run: RunFolder) -> None:
     result = run.result()
     say(f"done in {result['seconds']:.1f} s: {run}  (weights sha256 {result['model_sha256'][:12]})")
+    if "bound_by" in result:
+        say(f"{result['waiting']:.0%} of the time went into waiting for data; bound by: {result['bound_by']}")

@@ -1,4 +1,4 @@
-"""An image set in memory: uint8 pixels, labels, names; the form every source is brought to."""
+"""An image set: uint8 pixels (in memory, or in files), labels, names; the form every source is brought to."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from muc.data.files import ImageFiles, Pixels, select
 from muc.errors import UserError
+
+OF_FILES = "files:"  # how the digest of an image set begins whose pixels are decoded as they are needed
 
 
 @dataclass(frozen=True)
@@ -16,9 +19,9 @@ class ImageSet:
     """Training and test images, (n, c, h, w) uint8 with c = 1 or 3, and their labels."""
 
     name: str
-    train: np.ndarray
+    train: Pixels
     train_labels: np.ndarray
-    test: np.ndarray
+    test: Pixels
     test_labels: np.ndarray
     class_names: Sequence[str]
     train_names: Sequence[str] = ()  # file names or captions, where the source has them
@@ -69,19 +72,29 @@ class ImageSet:
     def classes(self) -> int:
         return len(self.class_names)
 
+    @property
+    def nbytes(self) -> int:
+        """Of all pixels, once decoded."""
+        return self.train.nbytes + self.test.nbytes
+
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of pixels and labels: a run refuses to go on with other data than it began with."""
+        """SHA-256 of pixels and labels: a run refuses to go on with other data than it began with.
+
+        Of files it is that of names and bytes, and says so: who reads it must look at the files, not at their pixels.
+        """
         state = sha256()
-        for array in (self.train, self.train_labels, self.test, self.test_labels):
+        arrays = (self.train, self.train_labels, self.test, self.test_labels)
+        for array in arrays:
             state.update(f"{array.shape} {array.dtype}".encode())
-            state.update(np.ascontiguousarray(array).data)
-        return state.hexdigest()
+            state.update(array.digest() if isinstance(array, ImageFiles) else np.ascontiguousarray(array).data)
+        of_files = any(isinstance(array, ImageFiles) for array in arrays)
+        return (OF_FILES if of_files else "") + state.hexdigest()
 
 
 def from_labels(
     name: str,
-    images: np.ndarray,
+    images: Pixels,
     labels: np.ndarray,
     names: Sequence[str] = (),
     class_names: Sequence[str] | None = None,
@@ -95,9 +108,9 @@ def from_labels(
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
     return ImageSet(
         name=name,
-        train=images[train],
+        train=select(images, train),
         train_labels=labels[train],
-        test=images[test],
+        test=select(images, test),
         test_labels=labels[test],
         class_names=class_names or [str(c) for c in range(int(labels.max()) + 1)],
         train_names=[names[i] for i in train] if len(names) else (),

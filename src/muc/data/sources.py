@@ -4,34 +4,35 @@ import os
 import warnings
 import zipfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from muc.config import DATASETS, Data
+from muc.data.files import ImageFiles, Pixels
 from muc.data.glyphs import load_glyphs
 from muc.data.images import ImageSet, as_uint8, from_labels
 from muc.errors import UserError, check_name
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MAX_CLASSES = 100_000
-MAX_PIXELS = 64_000_000  # a larger image in a folder is a mistake or an attack
 
 
 def load_images(settings: Data) -> ImageSet:
     """The image set a run's settings name."""
-    name = settings.name
+    name, path = settings.name, Path(settings.name)
+    if name and name not in DATASETS and path.is_dir():
+        return load_folder(path, settings)
+    if settings.stream == "on" and (name in DATASETS or path.is_file()):
+        raise UserError(f"stream is 'on', which is for folders of images, and '{name}' is none; give --stream auto")
     if name == "glyphs":
         return load_glyphs()
     if name == "digits":
         return load_digits()
     if name in DATASETS:
         return load_download(name, data_root(settings))
-    path = Path(name)
-    if name and path.is_dir():
-        return load_folder(path, settings.image_size)
     if path.is_file():
         return load_npz(path)
     if path.suffix or os.sep in name:
@@ -148,63 +149,54 @@ def _labels(array: np.ndarray, name: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def load_folder(folder: Path, size: int) -> ImageSet:
+def load_folder(folder: Path, settings: Data) -> ImageSet:
     """FOLDER/CLASS/*.png, or FOLDER/train/CLASS/* and FOLDER/test/CLASS/*; without test, a fifth is held out."""
     split = all((folder / part).is_dir() for part in ("train", "test"))
     root = folder / "train" if split else folder
     class_names = sorted(p.name for p in root.iterdir() if p.is_dir()) or ["all"]
-    images, labels, names = _read_tree(root, class_names, size)
-    if not split:
-        return from_labels(folder.name, images, labels, names, class_names)
-    test, test_labels, test_names = _read_tree(folder / "test", class_names, size)
-    return ImageSet(folder.name, images, labels, test, test_labels, class_names, names, test_names)
+    files, labels = _find_images(root, class_names, settings.image_size)
+    if split:
+        test, test_labels = _find_images(folder / "test", class_names, settings.image_size)
+        images = ImageSet(folder.name, files, labels, test, test_labels, class_names, files.names, test.names)
+    else:
+        images = from_labels(folder.name, files, labels, files.names, class_names)
+    if settings.stream == "on" or (settings.stream == "auto" and images.nbytes > memory() / 2):
+        return images
+    return replace(images, train=decode(images.train), test=decode(images.test))
 
 
-def _read_tree(root: Path, class_names: list[str], size: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def memory() -> int:
+    """Bytes this machine has. Not those that are free: files that were just read fill them up, until they are needed,
+    and the same folder would be streamed at one time and not at another."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _find_images(root: Path, class_names: list[str], size: int) -> tuple[ImageFiles, np.ndarray]:
     paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
     if not paths:
         raise UserError(f"{root} holds no images ({', '.join(IMAGE_SUFFIXES)}); give a folder of images")
-    stray = [p for p in paths if p.parent == root]
+    parts = [p.relative_to(root).parts for p in paths]
+    stray = [p for p in parts if len(p) == 1]
     if stray and len(stray) < len(paths):
-        raise UserError(f"{stray[0]} is in no class; move it into one of the class folders, or out of {root}")
-    unknown = [
-        p for p in paths if len(p.relative_to(root).parts) > 1 and p.relative_to(root).parts[0] not in class_names
-    ]
+        raise UserError(f"{root / stray[0][0]} is in no class; move it into one of the class folders, or out of {root}")
+    number = {name: i for i, name in enumerate(class_names)}
+    unknown = [p for p in parts if len(p) > 1 and p[0] not in number]
     if unknown:
         raise UserError(
-            f"{unknown[0]} is of a class that has no training images; known classes: {', '.join(class_names)}"
+            f"{root.joinpath(*unknown[0])} is of a class that has no training images; "
+            f"known classes: {', '.join(class_names)}"
         )
-    images = read_images(paths, size)
-    parts = [p.relative_to(root).parts for p in paths]
-    labels = np.array([class_names.index(p[0]) if len(p) > 1 else 0 for p in parts])
-    return images, labels, ["/".join(p) for p in parts]
+    labels = np.array([number[p[0]] if len(p) > 1 else 0 for p in parts])
+    return ImageFiles(root, ["/".join(p) for p in parts], size), labels
 
 
-def read_images(paths: Sequence[Path], size: int, channels: int = 3) -> np.ndarray:
-    """(n, channels, size, size) uint8 of picture files."""
+def decode(images: Pixels) -> np.ndarray:
+    """All of them, in memory."""
     from PIL import Image
 
-    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
+    with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # refused like any other broken file
-        return np.stack(list(pool.map(lambda path: read_image(path, size, channels), paths)))
-
-
-def read_image(path: Path, size: int, channels: int = 3) -> np.ndarray:
-    """(channels, size, size) uint8: shorter side brought to `size`, centre kept. A broken file is named."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise UserError(f"{path} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are read")
-            rgb = image.convert("RGB" if channels == 3 else "L")
-            fitted = ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
-    except UserError:
-        raise
-    except Exception as error:  # Pillow raises a dozen kinds for broken files
-        raise UserError(f"{path} is not a readable image ({error}); repair or remove it") from None
-    array = np.asarray(fitted)
-    return array.transpose(2, 0, 1) if channels == 3 else array[None]
+        return images[:]
 
 
 def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[np.ndarray, list[str]]:
@@ -217,4 +209,5 @@ def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[
         if not inside:
             raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
         found += inside
-    return read_images(found, size, channels), [path.name for path in found]
+    files = ImageFiles(Path(), [str(path) for path in found], size, channels)
+    return decode(files), [path.name for path in found]

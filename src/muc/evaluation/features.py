@@ -6,23 +6,26 @@ from torch.nn.functional import normalize
 
 from muc import augment
 from muc.config import Views
+from muc.data.files import Pixels
+from muc.evaluation.chunks import chunks
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime
 
 BATCH = 2048
+LARGE = 64  # pixels; of images with longer sides, fewer go through the model at once
 
 
 @torch.inference_mode()
-def embed(model: ContrastiveModel, pixels: Tensor, runtime: Runtime) -> Tensor:
-    """(n, c, h, w) uint8 -> (n, d) backbone features in evaluation mode."""
-    parts = [_features(model, runtime.as_input(augment.plain(part)), runtime) for part in pixels.split(BATCH)]
-    return torch.cat(parts)
+def embed(model: ContrastiveModel, pixels: Pixels | Tensor, runtime: Runtime) -> Tensor:
+    """(n, c, h, w) uint8, wherever they are -> (n, d) backbone features in evaluation mode."""
+    parts = chunks(pixels, chunk_size(pixels), runtime)
+    return torch.cat([_features(model, runtime.as_input(augment.plain(part)), runtime) for part in parts])
 
 
 @torch.inference_mode()
 def alignment(
     model: ContrastiveModel,
-    pixels: Tensor,
+    pixels: Pixels | Tensor,
     views: Views,
     runtime: Runtime,
     seed: int,
@@ -36,7 +39,7 @@ def alignment(
     """
     generator = runtime.generator("alignment", seed)
     scores = []
-    for part in pixels.split(max(1, BATCH // n_views)):
+    for part in chunks(pixels, max(1, chunk_size(pixels) // n_views), runtime):
         repeated, size = part.repeat_interleave(n_views, 0), part.shape[-1]
         parameters = augment.draw(len(repeated), size, size, views, generator)
         features = _features(model, runtime.transform(repeated, parameters, size, views), runtime, projected)
@@ -45,6 +48,11 @@ def alignment(
         total = z.sum(dim=1).square().sum(dim=-1)
         scores.append((total - n_views) / (n_views * (n_views - 1)))
     return torch.cat(scores)
+
+
+def chunk_size(pixels: Pixels | Tensor) -> int:
+    """How many images the model embeds at once: what they take on the device does not grow with their size."""
+    return max(1, BATCH * LARGE**2 // max(LARGE, pixels.shape[-1]) ** 2)
 
 
 def _features(model: ContrastiveModel, images: Tensor, runtime: Runtime, projected: bool = False) -> Tensor:

@@ -7,14 +7,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from muc import augment, config
-from muc.evaluation.features import embed
+from muc.data.files import Pixels
+from muc.evaluation.chunks import chunks
+from muc.evaluation.features import chunk_size, embed
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime
 
 
 def train_probe(
     model: ContrastiveModel,
-    pixels: Tensor,
+    pixels: Pixels | Tensor,
     labels: Tensor,
     classes: int,
     settings: config.Probe,
@@ -24,24 +26,43 @@ def train_probe(
     """Train on the retained images: SGD, cosine learning rate, no weight decay."""
     generator = runtime.generator("probe", seed)
     probe = _fresh_probe(model, pixels, classes, runtime, seed)
-    optimiser = torch.optim.SGD(probe.parameters(), lr=settings.learning_rate, momentum=settings.momentum)
-    batch = min(settings.batch_size, len(pixels))
+    # Tensors that stay, so that a recorded step sees them change.
+    features = torch.zeros(len(pixels), probe.in_features, device=runtime.device)
+    rows = torch.zeros(min(settings.batch_size, len(pixels)), dtype=torch.long, device=runtime.device)
+    rate = torch.tensor(settings.learning_rate, device=runtime.device)
+    optimiser = torch.optim.SGD(probe.parameters(), lr=rate, momentum=settings.momentum, fused=True)
+
+    def step() -> None:
+        loss = cross_entropy(probe(features[rows]), labels[rows])
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+
+    advance = runtime.repeated(step, generator)
     for epoch in range(settings.epochs):
-        optimiser.param_groups[0]["lr"] = (
-            settings.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs))
-        )
-        shifted = augment.random_shifts(pixels, settings.crop_padding, settings.flip, generator)
-        features = embed(model, shifted, runtime).clone()  # out of inference mode: the probe's gradient needs them
-        order = torch.randperm(len(pixels), generator=generator, device=pixels.device)
-        for rows in order[: len(order) // batch * batch].view(-1, batch):
-            loss = cross_entropy(probe(features[rows]), labels[rows])
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            optimiser.step()
+        rate.fill_(settings.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs)))
+        shifts = augment.draw_shifts(len(pixels), settings.crop_padding, settings.flip, generator)
+        _embed_shifted(model, pixels, shifts, runtime, features)
+        order = torch.randperm(len(pixels), generator=generator, device=runtime.device)
+        for drawn in order[: len(order) // len(rows) * len(rows)].view(-1, len(rows)):
+            rows.copy_(drawn)
+            advance()
     return probe
 
 
-def _fresh_probe(model: ContrastiveModel, pixels: Tensor, classes: int, runtime: Runtime, seed: int) -> nn.Linear:
+def _embed_shifted(
+    model: ContrastiveModel, pixels: Pixels | Tensor, shifts: augment.Shifts, runtime: Runtime, out: Tensor
+) -> None:
+    """Fill `out` with the shifted images' features; no more images than a chunk are on the device for that."""
+    size = chunk_size(pixels)
+    for i, part in enumerate(chunks(pixels, size, runtime)):
+        start, stop = i * size, i * size + len(part)
+        out[start:stop] = embed(model, augment.shift(part, shifts.part(start, stop)), runtime)
+
+
+def _fresh_probe(
+    model: ContrastiveModel, pixels: Pixels | Tensor, classes: int, runtime: Runtime, seed: int
+) -> nn.Linear:
     features = embed(model, pixels[:1], runtime).shape[1]
     probe = nn.Linear(features, classes, device=runtime.device)
     bound = features**-0.5

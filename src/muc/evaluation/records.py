@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from muc import config, runs
+from muc.data.files import select
 from muc.errors import UserError
 from muc.evaluation.gaps import gaps
 from muc.evaluation.white_box import evaluate
@@ -79,7 +80,7 @@ def judge(
     model, before = runs.open_model(run, images), runs.open_model(original, images)
     if held_out == "validation":
         rows = split.validation
-        images = replace(images, test=images.train[rows], test_labels=images.train_labels[rows], test_names=())
+        images = replace(images, test=select(images.train, rows), test_labels=images.train_labels[rows], test_names=())
     return evaluate(model, before, images, split, runs.pretraining_of(run), runtime, seed=split.seed)
 
 

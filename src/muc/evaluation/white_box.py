@@ -9,8 +9,10 @@ from torch import Tensor
 
 from muc import config
 from muc.data import ImageSet
+from muc.data.files import Pixels, select
 from muc.evaluation import membership
-from muc.evaluation.features import alignment, embed
+from muc.evaluation.chunks import hold
+from muc.evaluation.features import alignment, chunk_size, embed
 from muc.evaluation.probe import confidences, train_probe
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime, derive_seed
@@ -22,11 +24,11 @@ MEMBERS = 10_000  # at most so many members and as many non-members make up an a
 
 @dataclass(frozen=True)
 class Part:
-    """One set of images on the device, and which of them train the attacks where the set is too large or unequal."""
+    """One set of images (on the device, if they fit), and which train the attacks where it is too large or unequal."""
 
-    pixels: Tensor
+    pixels: Pixels | Tensor
     labels: Tensor
-    attack: Tensor
+    attack: np.ndarray
 
 
 def evaluate(
@@ -46,7 +48,9 @@ def evaluate(
     parts = _parts(images, split, runtime)
     scores = {}
     for name, part in parts.items():
-        pixels = part.pixels[part.attack] if name in ("retain", "test") else part.pixels
+        pixels = part.pixels
+        if name in ("retain", "test"):
+            pixels = pixels[part.attack] if isinstance(pixels, Tensor) else select(pixels, part.attack)
         stream = derive_seed(seed, name)  # one stream a set: both models see the same views of it
         scores[name] = alignment(model, pixels, settings.views, runtime, stream).cpu().numpy()
     stream = derive_seed(seed, "unlearn")
@@ -67,11 +71,12 @@ def _parts(images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Part]:
     # R is in random order already, a test set may be sorted: its first n could be all of one kind.
     choice = {"retain": np.arange(n), "test": np.sort(np.random.default_rng(0).permutation(len(images.test))[:n])}
 
-    def part(pixels: np.ndarray, labels: np.ndarray, attack: np.ndarray = NONE) -> Part:
-        return Part(*(torch.from_numpy(a).to(runtime.device) for a in (pixels, labels, attack)))
+    def part(pixels: Pixels, labels: np.ndarray, attack: np.ndarray = NONE) -> Part:
+        held = hold(pixels, chunk_size(pixels), runtime)
+        return Part(held, torch.from_numpy(labels).to(runtime.device), attack)
 
     def trained(rows: np.ndarray, attack: np.ndarray = NONE) -> Part:
-        return part(images.train[rows], images.train_labels[rows], attack)
+        return part(select(images.train, rows), images.train_labels[rows], attack)
 
     test = part(images.test, images.test_labels, choice["test"])
     return {

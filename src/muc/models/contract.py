@@ -51,6 +51,9 @@ class ContrastiveModel(nn.Module, ABC):
     """A backbone (what is published and evaluated) with whatever its contrastive training needs around it."""
 
     backbone: nn.Module
+    views_trained: int = 2
+    """How many views of a row a step differentiates; one that is only embedded costs a third."""
+    views_embedded: int = 0
 
     def features(self, images: Tensor) -> Tensor:
         """(n, c, h, w) normalised images -> (n, d) backbone features."""
@@ -70,3 +73,10 @@ class ContrastiveModel(nn.Module, ABC):
 
     def after_step(self) -> None:
         """Called after each optimiser step, for models that keep state beside the weights (MoCo's keys)."""
+
+
+def set_fast(model: nn.Module, fast: bool) -> None:
+    """Whether the parts of a model that have kernels for GPUs use them."""
+    for module in model.modules():
+        if hasattr(module, "fast"):
+            setattr(module, "fast", fast)  # noqa: B010

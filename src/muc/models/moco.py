@@ -16,6 +16,7 @@ class MoCo(ContrastiveModel):
     """`backbone` is any module from images to (n, feature_dim) features; its weights are the query encoder's."""
 
     fast = False  # set by the runtime on GPUs
+    views_trained, views_embedded = 1, 1
 
     queue: Tensor
     queue_log_weight: Tensor
@@ -54,7 +55,7 @@ class MoCo(ContrastiveModel):
     def _beside(self) -> AbstractContextManager:
         """On a GPU keys are made on a stream of their own, beside the queries: one waits for memory while the other
         computes."""
-        if not self.fast:
+        if not (self.fast and self.queue.is_cuda):
             return nullcontext()
         self._lane = self._lane or torch.cuda.Stream()
         self._lane.wait_stream(torch.cuda.current_stream())

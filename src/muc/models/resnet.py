@@ -122,7 +122,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         pair = self.bn1.join(self.conv1(x), relu=self.stem_relu)
-        if self.fast and self.training:
+        if self.fast and self.training and x.is_cuda:
             self._lane = self._lane or Lane()
             prepare(self._convolutions, self._lane, pair[0].dtype)
         x, _ = self.layer4(self.layer3(self.layer2(self.layer1(pair))))

@@ -1,0 +1,55 @@
+"""What the benchmarks share: flags, random images, a table, a record of machine and versions."""
+
+import argparse
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from muc import __version__
+from muc.runtime import Runtime
+
+
+def flags(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    return parser
+
+
+def random_images(n: int, size: int, seed: int = 0) -> np.ndarray:
+    """Noise: what an image shows changes no timing."""
+    return np.random.default_rng(seed).integers(256, size=(n, 3, size, size), dtype=np.uint8)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown, columns in the order of the first row."""
+    columns = list(rows[0])
+    cells = [
+        [str(row.get(c, "")) if not isinstance(row.get(c), float) else f"{row[c]:.4g}" for c in columns] for row in rows
+    ]
+    lines = [columns, ["---"] * len(columns), *cells]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path | None) -> None:
+    print(table(rows))
+    record = {
+        "benchmark": name,
+        "device": runtime.describe(),
+        "cores": len(__import__("os").sched_getaffinity(0)),
+        "precision": runtime.precision,
+        "muc": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "rows": rows,
+    }
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"\nwritten to {out}")

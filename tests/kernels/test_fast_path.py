@@ -1,0 +1,88 @@
+"""The fast path trains as the plain one does: same losses, same gradients, for every model and method."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from muc import config
+from muc.data.loader import plan_batches
+from muc.methods import METHODS, AlignmentCalibration, Method
+from muc.models import ContrastiveModel, MoCo, SimCLR
+from muc.models.norm import BatchNorm
+from muc.models.resnet import BasicBlock, ResNet, Stem
+from muc.runtime import Runtime
+from muc.train import Training
+
+ON_GPU = torch.cuda.is_available()
+SETTINGS = config.Runtime(device="cuda" if ON_GPU else "cpu", precision="float32", threads=1)
+CASES = [(name, kind()) for name, kind in METHODS.items()] + [("compat", AlignmentCalibration(reading="compat"))]
+
+
+class Small(nn.Module):
+    """A ResNet of one block."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = Stem(3, 8), BatchNorm(8, groups)
+        self.block = BasicBlock(8, 16, 2, groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.block(self.bn1.join(self.conv1(x), relu=True))[0].mean(dim=(2, 3))
+
+
+def build(algorithm: str, resnet: bool) -> ContrastiveModel:
+    torch.manual_seed(0)
+    groups = 2 if algorithm == "moco" else 1
+    backbone, features = (ResNet("resnet18", groups=groups), 512) if resnet else (Small(groups), 16)
+    if algorithm == "simclr":
+        return SimCLR(backbone, features)
+    return MoCo(backbone, features, queue_size=16, norm_groups=groups)
+
+
+def training(algorithm: str, method: Method, runtime: Runtime, resnet: bool = False) -> Training:
+    rows = np.arange(32)
+    plan = plan_batches(rows[8:], rows[:8], method.rows, 8, 0)
+    images = torch.randint(256, (32, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    model = build(algorithm, resnet)
+    return Training(model, method, images, plan, config.Views(), config.Optimisation(epochs=1), runtime, 0)
+
+
+def step(algorithm: str, method: Method, runtime: Runtime, resnet: bool) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """-> loss terms and gradients of the first batch."""
+    begun = training(algorithm, method, runtime, resnet)
+    begun.feed.load(0, 0)
+    terms = method.loss(begun.model, begun.make_batch(begun.feed.pixels()))
+    torch.stack(list(terms.values())).sum().backward()
+    gradients = {name: p.grad for name, p in begun.model.named_parameters() if p.grad is not None}
+    return {name: float(value.detach()) for name, value in terms.items()}, gradients
+
+
+def fast_runtime() -> Runtime:
+    runtime = Runtime(SETTINGS)
+    runtime.kernels = True  # also on CPU, where they are interpreted
+    return runtime
+
+
+@pytest.mark.parametrize("resnet", [False, pytest.param(True, marks=pytest.mark.skipif(not ON_GPU, reason="slow"))])
+@pytest.mark.parametrize("algorithm", ["simclr", "moco"])
+@pytest.mark.parametrize(("name", "method"), CASES, ids=[name for name, _ in CASES])
+def test_losses_and_gradients_are_the_plain_ones(algorithm: str, name: str, method: Method, resnet: bool) -> None:
+    plain = step(algorithm, method, Runtime(config.Runtime(**{**vars(SETTINGS), "compile": "off"})), resnet)
+    fast = step(algorithm, method, fast_runtime(), resnet)
+    assert fast[0] == pytest.approx(plain[0], rel=1e-4, abs=1e-5)
+    assert fast[1].keys() == plain[1].keys()
+    for parameter, gradient in plain[1].items():
+        error = (fast[1][parameter] - gradient).norm() / gradient.norm().clamp(min=1e-6)
+        assert error < 2e-2 if resnet else 1e-3, parameter
+
+
+def test_the_kernels_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    from muc.kernels import norm, stem, views
+
+    called = set()
+    for module, name in ((norm, "train"), (stem, "convolve"), (views, "transform")):
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, _f=original, _n=name, **k: (called.add(_n), _f(*a, **k))[1])
+    step("moco", METHODS["finetune"](), fast_runtime(), resnet=False)
+    assert called == {"train", "convolve", "transform"}
