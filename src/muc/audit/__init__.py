@@ -1,5 +1,32 @@
 """Black-box audit: sees only `embed(images) -> vectors`; never imports models or training code."""
 
+from muc.audit.equivalence import Equivalence, equivalence_test
+from muc.audit.hold_back import HoldBack, hold_back_test
 from muc.audit.look import Embed, Look, look
+from muc.audit.power import AC, RETRAIN, Effect, Plan, minimal_effect, model_power, plan, planted_power
+from muc.audit.verdict import Verdict, decide
+from muc.audit.without_controls import GapTest, disjoint_pairs_test, jackknife_test, pair_t_test
 
-__all__ = ["Embed", "Look", "look"]
+__all__ = [
+    "AC",
+    "RETRAIN",
+    "Effect",
+    "Embed",
+    "Equivalence",
+    "GapTest",
+    "HoldBack",
+    "Look",
+    "Plan",
+    "Verdict",
+    "decide",
+    "disjoint_pairs_test",
+    "equivalence_test",
+    "hold_back_test",
+    "jackknife_test",
+    "look",
+    "minimal_effect",
+    "model_power",
+    "pair_t_test",
+    "plan",
+    "planted_power",
+]
