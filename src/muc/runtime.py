@@ -38,7 +38,8 @@ class Runtime:
         torch.backends.cudnn.benchmark = False  # ten seconds of trials found nothing faster than its own choice
         if settings.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
-        torch.use_deterministic_algorithms(settings.deterministic)
+        if settings.deterministic != torch.are_deterministic_algorithms_enabled():  # imports torch's compiler: seconds
+            torch.use_deterministic_algorithms(settings.deterministic)
         # Nothing here reads what it has not written.
         cast(Any, torch.utils.deterministic).fill_uninitialized_memory = False
 

@@ -8,40 +8,79 @@ from typing import Annotated
 import tyro
 
 from muc import config
-from muc.cli.flags import RuntimeFlags, parse
-from muc.errors import UserError, check_name
+from muc.cli.flags import RuntimeFlags, parse, say
+from muc.errors import Interrupted, UserError, check_name
+from muc.methods import METHODS
 from muc.reproduce import RECIPES
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    name: Annotated[str, tyro.conf.Positional] = ""
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")] = ""
     """Which table or figure; --list shows them."""
     list: bool = False
     """Show what can be reproduced."""
-    out: Path | None = None
-    """Folder for the table and its raw numbers (default: reproduced/NAME)."""
+    out: Path = Path("reproduced")
+    """Folder for all reproductions: OUT/NAME gets the table, OUT/runs the runs, which tables share."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of encoders; hyper-parameters are chosen on the first."""
+    epochs: int | None = None
+    """Epochs of pretraining and Retrain (default: the paper's 800)."""
     methods: tuple[str, ...] = ()
-    """Only these methods."""
-    algorithm: str = "moco"
-    """simclr or moco."""
+    """Only these methods, and Retrain."""
+    algorithms: tuple[str, ...] = ()
+    """Only these of simclr and moco."""
+    search: int = 1
+    """Settings tried for each method, drawn from the paper's ranges and judged on validation images."""
+    dry_run: bool = False
+    """Show the plan and what it costs, and stop."""
     smoke: bool = False
-    """The same path with tiny settings: minutes on a CPU, meaningless numbers."""
+    """The same path with tiny settings on embedded images: minutes on a CPU, meaningless numbers."""
     runtime: RuntimeFlags = field(default_factory=config.Runtime)
 
 
 def reproduce(argv: Sequence[str]) -> None:
-    about = "Make one of the paper's tables or figures again, beside the paper's numbers."
-    flags = parse(Reproduce, argv, "reproduce", about, "muc reproduce time-memory --device cuda")
+    about = "Make one of the paper's tables or figures again, beside the paper's numbers. What is finished is kept."
+    example = "muc reproduce cifar10-10 --algorithms moco --dry-run"
+    flags = parse(Reproduce, argv, "reproduce", about, example)
     if flags.list or not flags.name:
-        print("\n".join(f"{name:16} {what}" for name, (_, what) in RECIPES.items()))
+        print("\n".join(f"{name:14} {what}" for name, what in RECIPES.items()))
         if not flags.list:
             raise UserError("no table or figure was named; give one of those above")
         return
     name = check_name("table or figure", flags.name, RECIPES)
-    check_name("algorithm", flags.algorithm, config.ALGORITHMS)
-    from muc.report.render import print_terminal
-    from muc.reproduce import recipe
+    for given, known in ((flags.methods, METHODS), (flags.algorithms, config.ALGORITHMS)):
+        for value in given:
+            check_name("method" if known is METHODS else "algorithm", value, known)
+    try:
+        time_memory(flags) if name == "time-memory" else white_box(name, flags)
+    except Interrupted:
+        raise Interrupted(f"muc reproduce {' '.join(argv)}") from None
 
-    out = flags.out or Path("reproduced") / name
-    print_terminal(recipe(name)(out, flags.methods, flags.runtime, flags.smoke, flags.algorithm))
+
+def time_memory(flags: Reproduce) -> None:
+    from muc.report.render import print_terminal
+    from muc.reproduce.time_memory import reproduce
+
+    algorithm = flags.algorithms[0] if flags.algorithms else "moco"
+    print_terminal(reproduce(flags.out / "time-memory", flags.methods, flags.runtime, flags.smoke, algorithm))
+
+
+def white_box(name: str, flags: Reproduce) -> None:
+    from muc.report.render import print_terminal
+    from muc.report.tables import all_tables
+    from muc.reproduce.steps import Options, carry_out, describe
+    from muc.reproduce.white_box import TABLES, restricted
+
+    chosen = tuple(m for m in METHODS if not flags.methods or m in flags.methods or m == "retrain")
+    options = Options(flags.out, flags.seeds, flags.epochs, chosen, flags.search, flags.smoke, flags.runtime)
+    table = restricted(TABLES[name], flags.algorithms)
+    steps = table.steps(options)
+    say(describe(steps))
+    if flags.dry_run:
+        return
+    carry_out(steps)
+    page = table.write(options, name)
+    for made in all_tables(table.found(options)):
+        print_terminal(made)
+    say(f"the report: {page}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from muc.config import DATASETS, Data
 from muc.data.files import ImageFiles, Pixels
-from muc.data.glyphs import load_glyphs
+from muc.data.glyphs import load_glyph_pairs, load_glyphs
 from muc.data.images import ImageSet, as_uint8, from_labels
 from muc.errors import UserError, check_name
 
@@ -29,6 +29,8 @@ def load_images(settings: Data) -> ImageSet:
         raise UserError(f"stream is 'on', which is for folders of images, and '{name}' is none; give --stream auto")
     if name == "glyphs":
         return load_glyphs()
+    if name == "glyph-pairs":
+        return load_glyph_pairs()
     if name == "digits":
         return load_digits()
     if name in DATASETS:
@@ -118,7 +120,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                             f"{path}:{member.filename} promises {count * dtype.itemsize:,} bytes but holds "
                             f"{member.file_size - f.tell():,}; the file is damaged or hostile"
                         )
-                    flat = np.frombuffer(f.read(), dtype=dtype, count=count)
+                    flat = np.frombuffer(bytearray(f.read()), dtype=dtype, count=count)  # writable, as torch wants it
                     arrays[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if fortran else "C")
     except UserError:
         raise

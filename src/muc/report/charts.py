@@ -42,7 +42,7 @@ def gap_chart(comparison: Comparison) -> bytes | None:
         ax.annotate(note, at, (4, 3), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=9)
     ax.set_yticks(range(len(entries)), [_label(e) for e in entries], fontsize=10, color=INK)
     ax.set_ylim(len(entries) - 0.45, -0.55)
-    ax.set_xlim(0, 1.17 * longest)
+    ax.set_xlim(0, 1.17 * (longest or 1.0))  # all gaps may be zero
     ax.set_xlabel("average gap to Retrain, percentage points (shorter is closer)", color=MUTED)
     figure.legend(ncols=5, loc="outside lower right", frameon=False, fontsize=9, handlelength=1)
     _tidy(ax)

@@ -42,9 +42,8 @@ def reproduce(
     """Time every cell, write time-memory.{json,md,tex} into `out`. The paper does not say which algorithm it timed."""
     chosen = [check_name("method", name, METHODS) for name in methods] or list(METHODS)
     resolved = Runtime(runtime)
-    images = np.random.default_rng(0).integers(
-        256, size=(48 if smoke else TRAINING_IMAGES, 3, IMAGE_SIZE, IMAGE_SIZE), dtype=np.uint8
-    )
+    shape = (24, 3, 16, 16) if smoke else (TRAINING_IMAGES, 3, IMAGE_SIZE, IMAGE_SIZE)
+    images = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
     architectures = ARCHITECTURES[:1] if smoke else ARCHITECTURES
     cells = [(architecture, method) for architecture in architectures for method in chosen]
     measured = []
@@ -72,7 +71,7 @@ def measure(
     plan = plan_batches(rows[forget:], rows[:forget], method.rows, batch, 0)
     gc.collect()  # the cell before held its memory in cycles
     runtime.reset_peak_memory()
-    model = build_model(replace(settings.model, architecture=architecture), 3, IMAGE_SIZE)
+    model = build_model(replace(settings.model, architecture=architecture), *images.shape[1:3])
     training = Training(model, method, images, plan, settings.views, replace(whole, epochs=2), runtime, 0)
     ends: list[float] = []
     training.run(lambda _line: ends.append(time.monotonic()))

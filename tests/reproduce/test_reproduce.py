@@ -1,0 +1,112 @@
+"""Every recipe runs in its smoke form; what is finished is not done again; hyper-parameters are chosen once."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muc import config, runs
+from muc.__main__ import main
+from muc.reproduce import RECIPES
+from muc.reproduce.steps import Options, Step, carry_out, chosen_run, encoder_run, encoder_settings, request_folder
+from muc.reproduce.time_memory import tabulate
+from muc.reproduce.white_box import TABLES
+from muc.storage import RunFolder
+
+SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds with a search of two settings; the smaller recipes find their runs here."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    flags = ["--out", str(folder), "--seeds", "0", "1", "--search", "2", "--algorithms", "simclr"]
+    assert main(["reproduce", "cifar10-10", *flags, "--methods", "finetune", "alignment_calibration", *SMOKE]) == 0
+    return folder
+
+
+def test_a_table_comes_in_all_formats_with_its_records(out: Path) -> None:
+    folder = out / "cifar10-10"
+    assert {p.name for p in folder.iterdir()} == {"report.html", "tables.md", "tables.tex", "results.json"}
+    records = json.loads((folder / "results.json").read_text())
+    found = {(r["method"], r["seed"]) for r in records}
+    methods = ("pretrain", "retrain", "finetune", "alignment_calibration")
+    assert found == {(method, seed) for method in methods for seed in (0, 1)}
+    assert "Smoke test" in (folder / "report.html").read_text()
+
+
+def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
+    options = Options(out=out, smoke=True)
+    folders = [request_folder(encoder_settings("cifar10", "simclr", "", s, options), 0.1, options) for s in (0, 1)]
+    for name in ("finetune", "alignment_calibration"):
+        assert len(json.loads((folders[0] / name / "search.json").read_text())) == 2
+        assert not (folders[1] / name / "search.json").exists()
+        assert runs.method_of(chosen_run(folders[0], name)) == runs.method_of(RunFolder(folders[1] / name))
+
+
+def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFixture) -> None:
+    before = {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*.json")}
+    flags = ["--out", str(out), "--seeds", "0", "1", "--search", "2", "--algorithms", "simclr"]
+    flags += ["--methods", "finetune", "alignment_calibration", *SMOKE]
+    assert main(["reproduce", "cifar10-10", *flags, "--dry-run"]) == 0
+    plan = capsys.readouterr().err.splitlines()
+    assert len(plan) == 11
+    assert all(line.split()[0] == "done" for line in plan[:-1])
+    assert main(["reproduce", "cifar10-10", *flags]) == 0
+    assert {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*.json")} == before
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_white_box_table_runs(name: str, out: Path) -> None:
+    assert main(["reproduce", name, "--out", str(out), "--methods", "finetune", *SMOKE]) == 0
+    assert (out / name / "report.html").exists()
+
+
+def test_time_and_memory_stands_beside_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--out", str(tmp_path), "--methods", "finetune", "gradient_ascent", *SMOKE]
+    assert main(["reproduce", "time-memory", *flags]) == 0
+    cells = json.loads((tmp_path / "time-memory" / "time-memory.json").read_text())["cells"]
+    assert [cell["method"] for cell in cells] == ["finetune", "gradient_ascent"]
+    for cell in cells:
+        assert cell["time_minutes"] == pytest.approx(cell["seconds_per_epoch"] * cell["epochs"] / 60)
+    table = tabulate(cells, "cpu", "moco")
+    assert [row[1].paper for row in table.rows] == ["1.03", "0.14"]
+    assert "smoke test" in capsys.readouterr().out
+
+
+def test_a_dry_run_writes_nothing_and_names_the_cost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "reproduced"
+    assert main(["reproduce", "cifar10-10", "--algorithms", "moco", "--dry-run", "--out", str(out)]) == 0
+    plan = capsys.readouterr().err
+    assert "8:48  pretrain cifar10-moco-resnet18-800epochs-seed0" in plan
+    assert not out.exists()
+
+
+def test_the_list_names_every_recipe(capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(RECIPES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nope"], "unknown table or figure 'nope'; valid: cifar10-10"),
+        ([], "no table or figure was named"),
+        (["cifar10-10", "--methods", "magic"], "unknown method 'magic'"),
+        (["cifar10-10", "--algorithms", "byol"], "unknown algorithm 'byol'"),
+    ],
+)
+def test_wrong_input_is_one_sentence(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_step_that_leaves_no_result_stops_the_reproduction() -> None:
+    with pytest.raises(Exception, match="'nothing' ended without its result"):
+        carry_out([Step("nothing", 0.0, lambda: False, lambda: None)])
+
+
+def test_runs_are_named_by_what_they_are() -> None:
+    settings = encoder_settings("cifar100", "moco", "resnet50", 3, Options(epochs=200))
+    assert encoder_run(settings, Options()).path.name == "cifar100-moco-resnet50-200epochs-seed3"
+    assert settings.optimisation == config.Optimisation(epochs=200)
