@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, COLUMNS = 64, 64  # of the tile a program works on
-GRADIENT_ROWS = 128  # where gradients are summed: more loads are in flight
+TALL_ROWS = 128  # where the gradient of a plain norm is summed: more loads in flight, and registers still suffice
 PROGRAMS = 528  # that share a sum: four for each multiprocessor of a large GPU
 ADDING = {"PARTIALS": 128, "COLUMNS": 16}  # partial sums and channels that a program adds up at a time
 
@@ -291,7 +291,7 @@ class _BatchNorm(torch.autograd.Function):
         second = others[0] if others else None
         masked = ctx.residual and ctx.relu
         passed = torch.empty_like(first) if masked or second is not None else first
-        summing = _Shape(x, shape.groups, GRADIENT_ROWS)
+        summing = _Shape(x, shape.groups, TALL_ROWS if passed is first else ROWS)
         sums, means = summing.sums(x), torch.empty(shape.groups, 2, shape.channels, device=x.device)
         dweight, dbias = torch.empty_like(weight), torch.empty_like(bias)
         norm = (mean, var, weight, bias)
