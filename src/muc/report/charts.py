@@ -7,11 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from muc.evaluation.gaps import METRICS
 from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png
 from muc.report.group import Comparison, Entry
 from muc.report.noise import noise_of
-from muc.report.words import method_name
+from muc.report.words import method_name, metric_name
 
 
 def gap_chart(comparison: Comparison) -> bytes | None:
@@ -24,14 +23,23 @@ def gap_chart(comparison: Comparison) -> bytes | None:
     left = np.zeros(len(entries))
     totals = [g for e in entries if (g := e.gap("AG"))]
     longest = max(g.mean + (g.sd or 0) for g in totals)
-    for metric, colour in zip(METRICS, PALETTE, strict=True):
-        share = np.array([_mean(e, f"{metric}_gap") / len(METRICS) for e in entries])
-        ax.barh(range(len(entries)), share, 0.62, left, color=colour, edgecolor="white", linewidth=1, label=metric)
+    for metric, colour in zip(comparison.metrics, PALETTE, strict=False):
+        share = np.array([_mean(e, f"{metric}_gap") / len(comparison.metrics) for e in entries])
+        ax.barh(
+            range(len(entries)),
+            share,
+            0.62,
+            left,
+            color=colour,
+            edgecolor="white",
+            linewidth=1,
+            label=metric_name(metric),
+        )
         for y, (start, width, total) in enumerate(zip(left, share, totals, strict=True)):
             room = min(width, total.mean - (total.sd or 0) - start)  # what the error bar leaves free
             if room > 0.055 * longest:
                 ink = "white" if colour == PALETTE[0] else "black"
-                ax.text(start + room / 2, y, metric, ha="center", va="center", fontsize=8, color=ink)
+                ax.text(start + room / 2, y, metric_name(metric), ha="center", va="center", fontsize=8, color=ink)
         left += share
     for y, entry in enumerate(entries):
         _total(ax, y, entry, longest)
@@ -95,7 +103,8 @@ def alignment_histograms(comparison: Comparison) -> bytes | None:
         ax.tick_params(labelbottom=True)
     for ax in axes.flat[len(methods) :]:
         ax.set_visible(False)
-    figure.supxlabel("similarity of two views of an image to forget", fontsize=10, color=MUTED)
+    what = "an image to forget and its caption" if comparison.of_pairs else "two views of an image to forget"
+    figure.supxlabel(f"similarity of {what}", fontsize=10, color=MUTED)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3, frameon=False)
     return png(figure)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muc.errors import UserError
-from muc.evaluation.gaps import METRICS, gaps
+from muc.evaluation.gaps import PAIR_METRICS, compared, gaps
 from muc.storage import check_version
 
 Record = dict[str, Any]
@@ -83,7 +83,8 @@ class Entry:
         ]
         if len(pairs) < 2:
             return None
-        mine, exact = ({m: statistics.fmean(p[side][m] for p in pairs) for m in METRICS} for side in (0, 1))
+        names = compared(pairs[0][0])
+        mine, exact = ({m: statistics.fmean(p[side][m] for p in pairs) for m in names} for side in (0, 1))
         return gaps(mine, exact)["AG"]
 
     def by_seed(self, name: str) -> dict[Any, float]:
@@ -98,6 +99,16 @@ class Comparison:
 
     setting: Setting
     entries: tuple[Entry, ...]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Those whose gaps make up AG."""
+        return compared(self.entries[0].records[0]["metrics"])
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether the models compare images with texts."""
+        return self.metrics == PAIR_METRICS
 
     def entry(self, method: str) -> Entry | None:
         return next((e for e in self.entries if e.method == method), None)
@@ -190,5 +201,5 @@ def _gaps(record: Record, retrain: Record | None) -> dict[str, float] | None:
 
 
 def _complete(record: Record) -> bool:
-    values = [record["metrics"].get(name) for name in METRICS]
+    values = [record["metrics"].get(name) for name in compared(record["metrics"])]
     return all(v is not None and math.isfinite(v) for v in values)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from scipy.stats import t
 
-from muc.evaluation.gaps import METRICS, gaps
+from muc.evaluation.gaps import gaps
 from muc.report.group import Comparison, Entry, stat
 
 
@@ -25,13 +25,14 @@ def noise_of(comparison: Comparison) -> Noise | None:
     retrain = comparison.entry("retrain")
     if retrain is None:
         return None
+    names = comparison.metrics
     by_seed = {r["seed"]: r["metrics"] for r in retrain.records}
-    trials = [m for m in by_seed.values() if all(m.get(name) is not None for name in METRICS)]
+    trials = [m for m in by_seed.values() if all(m.get(name) is not None for name in names)]
     if len(trials) < 2:
         return None
-    spread = {name: stat(m[name] for m in trials) for name in METRICS}
+    spread = {name: stat(m[name] for m in trials) for name in names}
     pairs = [gaps(a, b) for a, b in itertools.combinations(trials, 2)]
-    keys = [*(f"{name}_gap" for name in METRICS), "AG"]
+    keys = [*(f"{name}_gap" for name in names), "AG"]
     return Noise(
         sd={name: found.sd for name, found in spread.items() if found and found.sd is not None},
         between={key: sum(p[key] for p in pairs) / len(pairs) for key in keys},

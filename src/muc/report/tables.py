@@ -1,38 +1,14 @@
 """Evaluation records -> tables of text, ready for any renderer. Pure functions."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from muc import paper
 from muc.evaluation.gaps import METRICS
+from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry, Record, Stat, compare
 from muc.report.noise import Noise, noise_of
-from muc.report.words import entry_name, seed_count, setting_name
-
-MISSING = "n/a"
-NOT_MEANT = "–"
-
-Mark = Literal["", "best", "second"]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One value: its text, its gap to Retrain, what the paper prints there, and its rank among the methods."""
-
-    text: str
-    gap: str | None = None
-    paper: str | None = None
-    mark: Mark = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns and rows of equal length; the first column names the row."""
-
-    title: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+from muc.report.pair_tables import pair_results_table, retrieval_table
+from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 
 def all_tables(records: list[Record]) -> list[Table]:
@@ -41,7 +17,10 @@ def all_tables(records: list[Record]) -> list[Table]:
 
 
 def tables_of(comparison: Comparison) -> list[Table]:
-    made = [results_table(comparison), membership_table(comparison), noise_table(comparison)]
+    if comparison.of_pairs:
+        made = [pair_results_table(comparison), retrieval_table(comparison), noise_table(comparison)]
+    else:
+        made = [results_table(comparison), membership_table(comparison), noise_table(comparison)]
     return [table for table in made if table is not None]
 
 
@@ -158,38 +137,30 @@ def membership_table(comparison: Comparison) -> Table:
 
 def noise_table(comparison: Comparison) -> Table | None:
     """Gaps in units of the noise floor; None where there are not two Retrain seeds to know it from."""
-    noise = noise_of(comparison)
+    noise, names = noise_of(comparison), comparison.metrics
     if noise is None:
         return None
 
-    floor = (Cell("Noise floor (points)"), *(Cell(f"{noise.sd[m]:.2f}") for m in METRICS), Cell(NOT_MEANT))
-    pairs = (Cell("Retrain vs Retrain"), *_ratios({m: noise.between[f"{m}_gap"] for m in METRICS}, noise))
+    floor = (Cell("Noise floor (points)"), *(Cell(f"{noise.sd[m]:.2f}") for m in names), Cell(NOT_MEANT))
+    pairs = (Cell("Retrain vs Retrain"), *_ratios({m: noise.between[f"{m}_gap"] for m in names}, noise, names))
     rows = [floor, pairs]
     for entry in comparison.entries:
-        stats = {m: entry.gap(f"{m}_gap") for m in METRICS}
+        stats = {m: entry.gap(f"{m}_gap") for m in names}
         if entry.method != "retrain" and any(stats.values()):
-            rows.append((Cell(entry_name(entry)), *_ratios({m: s.mean for m, s in stats.items() if s}, noise)))
+            rows.append((Cell(entry_name(entry)), *_ratios({m: s.mean for m, s in stats.items() if s}, noise, names)))
     return Table(
         title=f"Gaps against chance: {setting_name(comparison.setting)}",
         caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds"
         f"{', so few that the floor itself is rough' if noise.seeds < 5 else ''}. "
         "'Retrain vs Retrain' is how far two Retrains with different seeds are from each other: a method at or below "
         "that line cannot be told from exact unlearning by this metric.",
-        columns=("Method", *METRICS, "Mean"),
+        columns=("Method", *map(metric_name, names), "Mean"),
         rows=tuple(rows),
     )
 
 
-def _ratios(gap: dict[str, float], noise: Noise) -> tuple[Cell, ...]:
+def _ratios(gap: dict[str, float], noise: Noise, names: tuple[str, ...]) -> tuple[Cell, ...]:
     """Gaps over the noise floor and their mean; a metric that does not vary at all has no ratio."""
-    found = {m: gap[m] / noise.sd[m] for m in METRICS if m in gap and noise.sd.get(m)}
+    found = {m: gap[m] / noise.sd[m] for m in names if m in gap and noise.sd.get(m)}
     mean = sum(found.values()) / len(found) if found else None
-    return tuple(Cell(MISSING if r is None else f"{r:.1f}×") for r in (*map(found.get, METRICS), mean))
-
-
-def number(stat: Stat | None, digits: int) -> str:
-    """Mean ± SD; the mean alone where there is one trial."""
-    if stat is None:
-        return MISSING
-    mean = f"{stat.mean:.{digits}f}"
-    return mean if stat.sd is None else f"{mean} ± {stat.sd:.{digits}f}"
+    return tuple(Cell(MISSING if r is None else f"{r:.1f}×") for r in (*map(found.get, names), mean))

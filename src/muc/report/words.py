@@ -11,8 +11,18 @@ METHODS = {
     "l1_sparsity": "ℓ1-sparsity",
     "alignment_calibration": "Alignment Calibration",
 }
-DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "glyphs": "Glyphs", "digits": "Digits"}
+DATA = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN",
+    "glyphs": "Glyphs",
+    "glyph-pairs": "Glyphs with names",
+    "digits": "Digits",
+}
 ALGORITHMS = {"simclr": "SimCLR", "moco": "MoCo", "clip": "CLIP"}
+
+METRICS = {"retain_similarity": "Retain", "unlearn_similarity": "Unlearn", "test_similarity": "Test"}
+"""Names of metrics in tables, where they have another than their own."""
 
 GLOSSARY = (
     (
@@ -44,6 +54,15 @@ GLOSSARY = (
     ("AG", "Average gap: the mean of the five gaps (EMIA, RA, TA, UA, CMIA), in percentage points. Smaller is closer."),
     ("AG cls", "The same without EMIA, which jumps most from run to run."),
     ("AGP", "Average gap as a percentage of Retrain's own values."),
+    (
+        "Retain, Unlearn, Test",
+        "Of image-text models: mean cosine of an image and its caption, times 100, over the pairs that are kept, those "
+        "to forget, and test pairs. AG then averages the first two gaps.",
+    ),
+    (
+        "R@k",
+        "Of image-text models: share (%) of test images (texts) whose own text (image) is among the k closest.",
+    ),
     ("RTE", "Run time of the unlearning alone, in minutes."),
     ("Memory", "Most device memory held while unlearning, in GB (known on GPUs only)."),
     (
@@ -63,6 +82,10 @@ GLOSSARY = (
 
 def method_name(method: str) -> str:
     return METHODS.get(method, method)
+
+
+def metric_name(metric: str) -> str:
+    return METRICS.get(metric, metric)
 
 
 def entry_name(entry: Entry) -> str:

@@ -1,0 +1,129 @@
+"""The client of `muc serve`: patient where the service is busy, brief where it refuses."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from muc.audit.protocol.endpoint import About, Reply
+from muc.audit.protocol.folder import Phase
+from muc.audit.protocol.records import is_digest
+from muc.errors import UserError
+
+PROTOCOL = 1
+ATTEMPTS = 6
+LONGEST_WAIT = 120.0
+"""Seconds that a service may ask to wait; beyond, a person should decide."""
+
+
+class HttpEndpoint:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UserError(f"the endpoint '{url}' is no address; give one such as https://example.org")
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise UserError("the key is empty or holds characters that no key has; give it as the service gave it")
+        self.url, self.sleep = url, sleep
+        headers = {"Authorization": f"Bearer {key}"}
+        self.client = httpx.Client(base_url=url, headers=headers, timeout=60.0, transport=transport)
+
+    def about(self, phase: Phase) -> About:
+        values = self._ask("GET", "/v1/about")
+        try:
+            protocol, limits = values["protocol"], values["limits"]
+            about = About(
+                channels=_whole(values["input"]["channels"]),
+                size=_whole(values["input"]["size"]),
+                model_sha256=str(values["models"][phase]) if phase in values["models"] else None,
+                dimension=_whole(values["dimension"]),
+                budget_left=_whole(values["budget"]["left"]),
+                images_per_request=_whole(limits["images_per_request"]),
+                bytes_per_image=_whole(limits["bytes_per_image"]),
+            )
+            pixels = _whole(limits["pixels_per_image"])
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{self.url} does not answer like an embedding endpoint; is it a muc serve?") from None
+        if protocol != PROTOCOL:
+            raise UserError(f"{self.url} speaks protocol {str(protocol)[:20]}, this muc speaks {PROTOCOL}; upgrade muc")
+        if about.model_sha256 is None or not is_digest(about.model_sha256):
+            raise UserError(f"{self.url} does not serve a model '{phase}' under a SHA-256; ask its operator for both")
+        if about.channels not in (1, 3) or not 4 <= about.size <= 4096 or about.size**2 > pixels:
+            raise UserError(
+                f"{self.url} wants pictures of {about.channels} channels and {about.size} pixels a side, "
+                f"at most {pixels} pixels; ask its operator to correct this"
+            )
+        return about
+
+    def embed(self, pngs: Sequence[bytes], phase: Phase) -> Reply:
+        files = [("images", (f"{i}.png", png, "image/png")) for i, png in enumerate(pngs)]
+        values = self._ask("POST", f"/v1/embed?model={phase}", files)
+        try:
+            return Reply(values["vectors"], str(values["model_sha256"]), _whole(values["budget_left"]))
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{self.url} answered without vectors; is it a muc serve?") from None
+
+    def _ask(self, method: str, path: str, files: list[Any] | None = None) -> Any:
+        """The JSON of a good answer. A busy or slow service is asked again, a few times, each time later."""
+        for attempt in range(ATTEMPTS):
+            wait = float(2**attempt)
+            try:
+                response = self.client.request(method, path, files=files)
+            except httpx.TimeoutException:
+                trouble = "does not answer in time"
+            except httpx.TransportError as error:
+                trouble = f"cannot be reached ({type(error).__name__})"
+            else:
+                if response.status_code not in (429, 502, 503, 504):
+                    return self._read(response)
+                trouble = f"is busy ({_sentence(response) or f'status {response.status_code}'})"
+                wait = _retry_after(response, wait)
+                if wait > LONGEST_WAIT:
+                    raise UserError(f"{self.url} {trouble} and asks to come back in {wait:.0f} s; collect again then")
+            if attempt + 1 < ATTEMPTS:
+                self.sleep(wait)
+        raise UserError(f"{self.url} {trouble}; what was answered is kept: run the same command again later")
+
+    def _read(self, response: httpx.Response) -> Any:
+        said = _sentence(response)
+        if response.status_code == 401 or (response.status_code == 403 and "budget" not in said.lower()):
+            raise UserError(f"{self.url} refuses the key; give the one it handed out, in MUC_AUDIT_KEY or --key-file")
+        if response.status_code != 200:
+            raise UserError(
+                f"{self.url} refuses with status {response.status_code} ({said or 'and no reason'}); "
+                "what was answered is kept"
+            )
+        try:
+            return response.json()
+        except (ValueError, RecursionError):
+            raise UserError(f"{self.url} answered with something other than JSON; is it a muc serve?") from None
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError
+    return value
+
+
+def _sentence(response: httpx.Response) -> str:
+    """What the service says went wrong, fit for one line of a terminal: it is a stranger's text."""
+    try:
+        said = response.json()["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return "".join(c for c in str(said) if c.isprintable())[:200]
+
+
+def _retry_after(response: httpx.Response, otherwise: float) -> float:
+    """Seconds. The header may also be a date, which is not worth the clocks it compares."""
+    try:
+        return max(0.0, float(response.headers["retry-after"]))
+    except (KeyError, ValueError):
+        return otherwise

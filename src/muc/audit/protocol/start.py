@@ -1,0 +1,90 @@
+"""Beginning an audit: draw the split, keep it secret, and publish a hash of it that nobody can take back."""
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+from muc.audit.protocol.folder import (
+    COMMITMENT,
+    IMAGES,
+    SECRET,
+    AuditFolder,
+    Commitment,
+    ImageRecord,
+    Locations,
+    Secret,
+    Terms,
+)
+from muc.audit.protocol.records import as_object, canonical, digest, read_bytes, write_bytes, write_new_secret
+from muc.audit.protocol.signing import new_key, public_hex, signed
+from muc.config import Views
+from muc.errors import UserError
+
+VIEWS = 8
+"""Of each image, for each model."""
+
+
+def terms_for(n_images: int, n_forget: int | None, views: int, augmentation: Views) -> Terms:
+    """Half to forget unless said otherwise; a decoy and a repeated question for every other image."""
+    chosen = n_images // 2 if n_forget is None else n_forget
+    extra = max(4, n_images // 2)
+    return Terms(chosen, n_images - chosen, views, extra, extra, augmentation)
+
+
+def start(
+    images: Sequence[Path],
+    names: Sequence[str],
+    out: Path,
+    n_forget: int | None = None,
+    views: int = VIEWS,
+    augmentation: Views | None = None,
+    draw: Random | None = None,
+) -> AuditFolder:
+    """Write the folder of a new audit of these image files; the commitment comes last and makes it one.
+
+    Split, salt and seed come from the operating system: who could choose a seed could choose a split. `draw` is for
+    tests and simulations.
+    """
+    draw = draw or secrets.SystemRandom()
+    folder = AuditFolder(out)
+    terms = terms_for(len(images), n_forget, views, augmentation or Views())
+    records = [ImageRecord(name, digest(read_bytes(path))) for name, path in zip(names, images, strict=True)]
+    _check_images(records)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists and is not an empty folder; give another --out")
+    secret = Secret(
+        images=records,
+        forget=sorted(draw.sample(range(len(images)), terms.n_forget)),
+        seed=draw.randbytes(32).hex(),
+        salt=draw.randbytes(32).hex(),
+    )
+    folder.key_file.parent.mkdir(parents=True, mode=0o700)
+    key = new_key(folder.key_file)
+    content = canonical(as_object(SECRET, secret))
+    write_new_secret(folder.secret_file, content)
+    located = Locations([str(path.absolute()) for path in images])
+    write_new_secret(folder.images_file, canonical(as_object(IMAGES, located)))
+    write_bytes(folder.forget_file, secret.forget_text().encode(errors="surrogateescape"))
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    commitment = Commitment(created, public_hex(key), digest(content), terms)
+    write_bytes(folder.commitment_file, signed(as_object(COMMITMENT, commitment), key))
+    return folder
+
+
+def _check_images(records: list[ImageRecord]) -> None:
+    seen: dict[str, str] = {}
+    for image in records:
+        if image.sha256 in seen:
+            raise UserError(
+                f"'{image.name}' and '{seen[image.sha256]}' are the same file; give each image once, "
+                "or one of them could be deleted and the other held back"
+            )
+        seen[image.sha256] = image.name
+        if image.name.splitlines() != [image.name]:
+            raise UserError(f"the file name {image.name!r} holds a line break; rename the file")
+    names = [image.name for image in records]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two images are called '{name}'; rename one, so that the request can tell them apart")

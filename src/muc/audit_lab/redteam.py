@@ -1,0 +1,193 @@
+"""Rounds in which owners ask for deletion, model owners serve or cheat, and every test and counter-measure judges.
+
+In a round several owners ask at once, each for N of their N + M images; the service answers all of them. The small
+audits (N = M) of a round are joined two by two into large ones, of the same answers.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from muc.audit import AC, Embed, decide, hold_back_test, planted_power
+from muc.audit.hold_back import ALPHA
+from muc.audit.verdict import CHANGED
+from muc.audit_lab.asking import CHECKS, Answers, Questions, put, questions, some_crops
+from muc.audit_lab.encoders import Encoder
+from muc.audit_lab.judging import DRAWS, controlled_p_values, uncontrolled
+from muc.audit_lab.model_owners import MODEL_OWNERS, Desk, ModelOwner, pretrained_again
+from muc.audit_lab.owners import Owner
+from muc.audit_lab.rates import Rate, rate_of
+from muc.config import Runtime
+from muc.progress import meter
+from muc.runtime import derive_seed
+
+OWNERS = 4
+"""Who ask in one round."""
+DECOYS = 20
+POWER_REPETITIONS = 50
+REFUSED = "refused"
+"""A verdict beside the audit's three: the answers contradict each other, so no model is behind them."""
+
+DEFENCES = {
+    "pair_t": "t-test over pairs (the paper's)",
+    "jackknife": "jackknife",
+    "disjoint_pairs": "disjoint pairs",
+    "hold_back_plain": "hold-back, plain images",
+    "hold_back": "hold-back, fresh crops",
+    "FS": "FS alone",
+    "negative_alignment": "negative alignment alone",
+    "hold_back_harder": "hold-back, harder crops",
+    "repeats": "+ repeats",
+    "near_duplicates": "+ near-duplicates",
+    "decoys": "+ decoys",
+    "second_key": "+ second key",
+    "all": "+ all four",
+}
+"""What an owner relies on -> its name in tables. From `repeats` on: the hold-back test on fresh crops, plus checks."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of one audit: whether each defence lets the model owner pass, and the verdict with all counter-measures on."""
+
+    passed: dict[str, bool]
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model owner at one size of audit."""
+
+    model_owner: str
+    honest: bool
+    n: int
+    accepted: dict[str, Rate]
+    verdicts: dict[str, float]
+
+
+@dataclass(frozen=True)
+class RedTeam:
+    data: str
+    encoders: int
+    rounds: int
+    recognised: float
+    """Share of fresh crops of listed images that the service took for listed."""
+    mistaken: float
+    """The same of controls."""
+    rows: list[Row]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def red_team(
+    encoders: Sequence[Encoder],
+    folder: Path,
+    rounds: int = 5,
+    n: int = 10,
+    runtime: Runtime | None = None,
+    swaps: Sequence[Encoder] = (),
+    model_owners: Sequence[ModelOwner] = MODEL_OWNERS,
+) -> RedTeam:
+    """All model owners in all rounds; `swaps` are models of the same data for those who swap (else trained here)."""
+    runtime = runtime or Runtime()
+    found: dict[tuple[str, int], list[list[Judgement]]] = {}
+    seen: list[tuple[float, float]] = []
+    with meter("red team", len(encoders) * rounds * len(model_owners), "services") as progress:
+        for number, encoder in enumerate(encoders):
+            name = f"{encoder.settings.data.name.replace('/', '-')}-{encoder.settings.seed}"
+            swap = cache(partial(another_model, encoder, swaps[number : number + 1], folder, name, runtime))
+            for owner in model_owners:
+                for size in (n, 2 * n):
+                    found.setdefault((owner.name, size), []).append([])
+            for index in range(rounds):
+                desk, owners = set_up(encoder, folder, f"{name}-round{index}-n{n}", index, n, runtime, swap)
+                seen.append(recognition_rates(desk, owners))
+                asked = prepared(desk, owners)
+                for who in model_owners:
+                    answers = put(asked, who.serve(desk))
+                    for size, audits in ((n, owners), (2 * n, joined(owners))):
+                        parts = np.arange(len(asked.images)).reshape(len(audits), -1)
+                        # Any seed is valid; few, so that audits share the splits that the test draws.
+                        found[who.name, size][-1] += [
+                            judge(answers, mine, owner, desk.seed % 8)
+                            for mine, owner in zip(parts, audits, strict=True)
+                        ]
+                    progress.advance(note=who.name)
+    rows = [summarise(who, size, found[who.name, size]) for size in (n, 2 * n) for who in model_owners]
+    recognised, mistaken = np.mean(seen, axis=0)
+    return RedTeam(encoders[0].settings.data.name, len(encoders), rounds, float(recognised), float(mistaken), rows)
+
+
+def another_model(encoder: Encoder, swaps: Sequence[Encoder], folder: Path, name: str, runtime: Runtime) -> Embed:
+    """For those who swap models: one that is there, or the same training again with another seed."""
+    return swaps[0].embed if swaps else pretrained_again(encoder, folder, name, runtime)
+
+
+def set_up(
+    encoder: Encoder, folder: Path, name: str, index: int, n: int, runtime: Runtime, another: Callable[[], Embed]
+) -> tuple[Desk, list[Owner]]:
+    """Owners with images of their own, chance's choice of what each has deleted, and the request that follows."""
+    rng = np.random.default_rng(derive_seed("red team", encoder.settings.seed, index))
+    rows = rng.choice(len(encoder.images.train), OWNERS * 2 * n, replace=False)
+    owners = [Owner(part, rng.permutation(2 * n) < n) for part in rows.reshape(OWNERS, 2 * n)]
+    listed = [owner.rows[owner.forget] for owner in owners]
+    half = np.concatenate([part[: n // 2] for part in listed])
+    seed = derive_seed("red team training", encoder.settings.seed, index)
+    return Desk(encoder, np.concatenate(listed), half, folder, name, seed, runtime, another), owners
+
+
+def joined(owners: Sequence[Owner]) -> list[Owner]:
+    """Every two owners as one with twice as many images.
+
+    Images were dealt to owners at random, so the joint split is as random as one drawn over all of them.
+    """
+    pairs = zip(owners[::2], owners[1::2], strict=True)
+    return [Owner(np.concatenate([a.rows, b.rows]), np.concatenate([a.forget, b.forget])) for a, b in pairs]
+
+
+def prepared(desk: Desk, owners: Sequence[Owner]) -> Questions:
+    """All owners' queries of a round, with decoys from among images that the model was not trained on."""
+    rows = np.concatenate([owner.rows for owner in owners])
+    decoys = np.asarray(desk.encoder.images.test[:DECOYS])
+    return questions(desk.encoder.embed, desk.pixels[rows], decoys, desk.encoder.settings.views, desk.seed % 2**31)
+
+
+def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgement:
+    """One owner's share of the answers (`mine`: where in them), under every test and counter-measure."""
+    part = {way: agm[np.ix_(mine, mine)] for way, agm in answers.agm.items()}
+    evidence = hold_back_test(part["crops"], owner.forget, DRAWS, seed)
+    passed = {name: p <= ALPHA for name, p in controlled_p_values(evidence).items()}
+    for name, (p, gap) in uncontrolled(part["crops"], owner.forget).items():
+        passed[name] = p <= ALPHA and gap < 0  # a gap in the other direction convinces nobody
+    for way in ("plain", "harder"):
+        passed[f"hold_back_{way}"] = hold_back_test(part[way], owner.forget, DRAWS, seed).p <= ALPHA
+    caught = {check: bool(answers.suspicious[check][mine].any()) for check in CHECKS}
+    passed |= {check: passed["hold_back"] and not caught[check] for check in CHECKS}
+    passed["all"] = passed["hold_back"] and not any(caught.values())
+    if any(caught.values()):
+        return Judgement(passed, REFUSED)
+    # Power matters only where no change was found, and takes most of the time.
+    n_forget = int(owner.forget.sum())
+    power = 0.0 if passed["hold_back"] else planted_power(part["crops"], n_forget, AC, ALPHA, POWER_REPETITIONS, seed)
+    return Judgement(passed, decide(evidence, power, AC).verdict)
+
+
+def recognition_rates(desk: Desk, owners: Sequence[Owner]) -> tuple[float, float]:
+    """How well a cheat recognises fresh crops: of listed images, and wrongly of controls."""
+    rows = np.concatenate([owner.rows for owner in owners])
+    listed = np.isin(rows, desk.listed)
+    hit = desk.recognise(some_crops(desk.pixels[rows], desk.encoder.settings.views, desk.seed % 2**31))
+    return float(hit[listed].mean()), float(hit[~listed].mean())
+
+
+def summarise(who: ModelOwner, n: int, found: list[list[Judgement]]) -> Row:
+    """(encoders, audits) judgements -> rates."""
+    accepted = {name: rate_of(np.array([[j.passed[name] for j in part] for part in found])) for name in DEFENCES}
+    verdicts = [j.verdict for part in found for j in part]
+    kinds = (CHANGED, "no change found", "inconclusive", REFUSED)
+    return Row(who.name, who.honest, n, accepted, {kind: verdicts.count(kind) / len(verdicts) for kind in kinds})

@@ -1,0 +1,119 @@
+"""muc audit calibrate, muc audit redteam: the audit itself put to the test."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from muc.cli.flags import parse, say
+from muc.errors import Interrupted, UserError
+
+RUNS = Path("runs/audit-lab")
+RESULTS = Path("results/audit")
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    data: Literal["glyphs", "digits"] = "glyphs"
+    pairs: int = 20
+    """Pairs of encoders, each of two seeds; no encoder is in two of them."""
+    audits: int = 200
+    """Audits for each pair, each kind of owner and each number of images (5, 10, 20)."""
+    runs: Path = RUNS
+    """Folder for the encoders; those that are there already are taken."""
+    out: Path = RESULTS
+    """Folder for calibration.json and calibration.md."""
+    figure: Path | None = None
+    """Where the figure goes (default: calibration.png in --out)."""
+    epochs: int | None = None
+    """Train encoders for fewer epochs (for a quick look; less is memorised then)."""
+    seed: int = 0
+    smoke: bool = False
+    """Two pairs, hardly trained, and 40 audits: does it run at all?"""
+
+
+def calibrate(argv: Sequence[str]) -> None:
+    about = (
+        "How often does each test of the audit cry 'changed' where nothing was unlearned? Trains encoders of the same "
+        "images with different seeds, swaps them, and simulates thousands of audits."
+    )
+    flags = parse(Calibrate, argv, "audit calibrate", about, "muc audit calibrate --pairs 20")
+    if min(flags.pairs, flags.audits) < 1:
+        raise UserError("give at least one pair and one audit")
+    from muc.audit_lab import calibrate as lab
+    from muc.audit_lab.calibration_report import figure, markdown
+    from muc.audit_lab.encoders import lab_settings, train_encoders
+    from muc.storage import replacing, write_json, write_text
+
+    pairs, audits, epochs = (2, 5, 2) if flags.smoke else (flags.pairs, flags.audits, flags.epochs)
+    sizes, folder = ((5, 10), f"smoke-{flags.data}") if flags.smoke else (lab.SIZES, flags.data)
+    try:
+        encoders = train_encoders(lab_settings(flags.data, epochs), 2 * pairs, flags.runs / folder)
+    except Interrupted:
+        raise Interrupted("the same muc audit calibrate") from None
+    seen = list(lab.exchanges(encoders))
+    found = lab.calibrate(seen, flags.data, audits, sizes=sizes, seed=flags.seed)
+    write_json(flags.out / "calibration.json", found.to_json())
+    write_text(flags.out / "calibration.md", markdown(found))
+    picture = flags.figure or flags.out / "calibration.png"
+    with replacing(picture) as f:
+        f.write(figure(found))
+    print(markdown(found))
+    say(f"results: {flags.out / 'calibration.json'}, figure: {picture}")
+
+
+@dataclass(frozen=True)
+class RedTeam:
+    run: Path | None = None
+    """Attack this pretrained run instead of small encoders (needs its data; a GPU helps: Retrain trains anew)."""
+    data: Literal["glyphs", "digits"] = "glyphs"
+    encoders: int = 4
+    """Encoders (seeds); as many again serve those who swap models."""
+    rounds: int = 5
+    """Rounds for each encoder: four owners ask for deletion in each."""
+    images: int = 10
+    """Images each owner has deleted, and as many held back; two owners are also audited as one."""
+    runs: Path = RUNS
+    """Folder for the encoders and unlearned models; those that are there already are taken."""
+    out: Path = RESULTS
+    """Folder for redteam.json and redteam.md."""
+    epochs: int | None = None
+    """Train encoders for fewer epochs (for a quick look; less is memorised then)."""
+    device: str | None = None
+    """Where to compute (default: cpu for small encoders, auto for --run)."""
+    smoke: bool = False
+    """One encoder, hardly trained, and one round: does it run at all?"""
+
+
+def redteam(argv: Sequence[str]) -> None:
+    about = (
+        "Which model owners does the audit believe? Three serve the request honestly, thirteen cheat: swapped seeds, "
+        "API shims, routing, faked traces. One table says what every test and counter-measure is worth."
+    )
+    flags = parse(RedTeam, argv, "audit redteam", about, "muc audit redteam --encoders 4 --rounds 5")
+    if min(flags.encoders, flags.rounds) < 1 or flags.images < 4:
+        raise UserError("give at least one encoder, one round and four images an owner")
+    from muc.audit_lab.encoders import lab_settings, open_encoder, train_encoders
+    from muc.audit_lab.redteam import red_team
+    from muc.audit_lab.redteam_report import markdown
+    from muc.config import Runtime
+    from muc.storage import RunFolder, write_json, write_text
+
+    runtime = Runtime(device=flags.device or "auto") if flags.run else Runtime(device=flags.device or "cpu", threads=1)
+    count, rounds, epochs = (1, 1, 2) if flags.smoke else (flags.encoders, flags.rounds, flags.epochs)
+    try:
+        if flags.run:
+            chosen, swaps = [open_encoder(RunFolder(flags.run), runtime)], []
+            folder = flags.runs / "redteam" / flags.run.resolve().name
+        else:
+            name = f"smoke-{flags.data}" if flags.smoke else flags.data
+            found = train_encoders(lab_settings(flags.data, epochs), 2 * count, flags.runs / name)
+            opened = [open_encoder(run, runtime) for run in found]
+            chosen, swaps, folder = opened[:count], opened[count:], flags.runs / "redteam" / name
+        result = red_team(chosen, folder, rounds, flags.images, runtime, swaps)
+    except Interrupted:
+        raise Interrupted("the same muc audit redteam") from None
+    write_json(flags.out / "redteam.json", result.to_json())
+    write_text(flags.out / "redteam.md", markdown(result))
+    print(markdown(result))
+    say(f"results: {flags.out / 'redteam.json'}")

@@ -1,0 +1,39 @@
+"""Tables of text: what every renderer draws."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from muc.report.group import Stat
+
+MISSING = "n/a"
+NOT_MEANT = "–"
+
+Mark = Literal["", "best", "second"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One value: its text, its gap to Retrain, what the paper prints there, and its rank among the methods."""
+
+    text: str
+    gap: str | None = None
+    paper: str | None = None
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of equal length; the first column names the row."""
+
+    title: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+def number(stat: Stat | None, digits: int) -> str:
+    """Mean ± SD; the mean alone where there is one trial."""
+    if stat is None:
+        return MISSING
+    mean = f"{stat.mean:.{digits}f}"
+    return mean if stat.sd is None else f"{mean} ± {stat.sd:.{digits}f}"

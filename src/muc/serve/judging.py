@@ -1,0 +1,145 @@
+"""What the data owner's page asks for beside vectors: a plan, and what follows from the matrices it has computed.
+
+Both are pure functions of what is sent, and a data owner who trusts nobody computes them at home (`muc audit verdict`).
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import Depends, FastAPI, Query, Request
+from pydantic import BaseModel, Field, ValidationError
+
+from muc.audit import AC, RETRAIN, Effect, decide, hold_back_test, plan, planted_power
+from muc.audit.contrasts import STATISTICS, checked_groups, contrasts
+from muc.audit.splits import possible_splits
+from muc.errors import UserError
+from muc.serve.answers import errors
+from muc.serve.keys import Key
+from muc.serve.refusal import Refusal
+from muc.serve.slots import Slots
+
+FEWEST, LARGEST = 6, 60
+"""Images of one audit by the page; the statistics' time grows with their square."""
+LARGEST_BODY = 200_000
+SPLITS = 2000
+BINS = 40
+
+
+class Planned(BaseModel):
+    n_forget: int
+    n_control: int
+    power: float
+    reference: str
+
+
+class Matrix(BaseModel):
+    """Before - after, and which of the images were named in the request."""
+
+    gap: Annotated[list[list[float]], Field(min_length=FEWEST, max_length=LARGEST)]
+    forget: Annotated[list[bool], Field(min_length=FEWEST, max_length=LARGEST)]
+
+
+BODY = Matrix.model_json_schema()
+
+
+class Histogram(BaseModel):
+    edges: list[float]
+    counts: list[int]
+    observed: float
+
+
+class Judged(BaseModel):
+    verdict: str
+    words: str
+    p: float
+    power: float
+    reference: str
+    contrasts: dict[str, dict[str, float]]
+    null: dict[str, Histogram]
+
+
+def add_judging(app: FastAPI, known: Any, slots: Slots, threads: ThreadPoolExecutor) -> None:
+    """`known` lets nobody in without a key; the arithmetic runs on `threads`, a few requests at a time."""
+    KnownKey = Annotated[Key, Depends(known)]
+
+    @app.get("/v1/plan", responses=errors(401, 422, 429, 503), summary="How to split n images")
+    async def planned(
+        key: KnownKey, images: Annotated[int, Query(ge=FEWEST, le=LARGEST, description="How many there are.")]
+    ) -> Planned:
+        with slots.take(key.id):
+            return await asyncio.get_running_loop().run_in_executor(threads, plan_for, images)
+
+    @app.post(
+        "/v1/verdict",
+        responses=errors(400, 401, 413, 422, 429, 503),
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": BODY}}}},
+        summary="What follows from the matrices",
+    )
+    async def judged(request: Request, key: KnownKey) -> Judged:
+        with slots.take(key.id):
+            matrix = read_matrix(await read_body(request))
+            return await asyncio.get_running_loop().run_in_executor(threads, judge, matrix)
+
+
+async def read_body(request: Request) -> bytes:
+    """As it arrives: a body that is too large is refused before it is all here."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_BODY:
+            raise Refusal(413, f"the body is larger than {LARGEST_BODY:,} bytes; send at most {LARGEST} images")
+    return bytes(body)
+
+
+def read_matrix(body: bytes) -> Matrix:
+    try:
+        return Matrix.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the body"
+        raise Refusal(422, f"{where} is not as expected ({first['msg']}); see /openapi.json") from None
+
+
+@cache
+def plan_for(images: int) -> Planned:
+    found = plan(images, RETRAIN)
+    return Planned(n_forget=found.n_forget, n_control=found.n_control, power=found.power, reference=found.reference)
+
+
+def judge(matrix: Matrix) -> Judged:
+    try:
+        gap, forget = checked_groups(np.array(matrix.gap, dtype=np.float64), np.array(matrix.forget))
+    except (UserError, ValueError) as error:  # rows of unequal length, too few images in a group
+        raise Refusal(422, str(error).splitlines()[0]) from None
+    if np.abs(gap).max() > 2:
+        raise Refusal(422, f"the matrix holds {np.abs(gap).max():g}; differences of cosines lie between -2 and 2")
+    evidence = hold_back_test(gap, forget)
+    power, reference = weaker(gap, int(forget.sum()))
+    verdict = decide(evidence, power, reference)
+    values = contrasts(gap, possible_splits(forget, SPLITS, seed=0))
+    return Judged(
+        verdict=verdict.verdict,
+        words=verdict.words,
+        p=evidence.p,
+        power=power,
+        reference=reference.name,
+        contrasts={
+            name: {"value": c.value, "low": c.low, "high": c.high, "p": c.p}
+            for name, c in (("FS", evidence.FS), ("negative_alignment", evidence.negative_alignment))
+        },
+        null={name: histogram(row) for name, row in zip(STATISTICS, values, strict=True)},
+    )
+
+
+def weaker(gap: np.ndarray, n_forget: int) -> tuple[float, Effect]:
+    """The reference that would have been harder to find: nobody has told the page what was done."""
+    return min(((planted_power(gap, n_forget, effect), effect) for effect in (AC, RETRAIN)), key=lambda pair: pair[0])
+
+
+def histogram(values: np.ndarray) -> Histogram:
+    """Of a contrast under all splits tried; the owner's own comes first."""
+    counts, edges = np.histogram(values, bins=BINS)
+    return Histogram(edges=edges.tolist(), counts=counts.tolist(), observed=float(values[0]))

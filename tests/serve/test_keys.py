@@ -1,0 +1,190 @@
+"""Keys, budgets and rotations; and the commands that manage keys."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from live_server import CPU, running
+
+from muc.__main__ import main
+from muc.errors import UserError
+from muc.serve.keys import KeyFile, OverBudget, UnknownKey
+from muc.serve.pair import Pair
+from muc.serve.rotation import rotation
+from muc.serve.server import bind, is_loopback, serve
+from muc.storage import RunFolder
+
+Runs = tuple[RunFolder, RunFolder]
+
+
+@pytest.fixture
+def after(runs: Runs, tmp_path: Path) -> Path:
+    """A copy of the run, without keys."""
+    shutil.copytree(runs[1].path, tmp_path / "run", ignore=shutil.ignore_patterns("serve"))
+    return tmp_path / "run"
+
+
+def test_only_a_hash_of_the_key_is_kept(keys: KeyFile) -> None:
+    token = keys.add("alice", 5)
+    assert len(token) >= 43
+    for path in keys.folder.iterdir():
+        assert token not in path.read_text()
+        assert token.removeprefix("muc_") not in path.read_text()
+    assert stat.S_IMODE(keys.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(keys.secret_path.stat().st_mode) == 0o600
+    assert keys.find(token).name == "alice"
+    for wrong in ("", token[:-1], token.upper(), keys.all()[0].sha256, "é\ud800"):
+        with pytest.raises(UnknownKey):
+            keys.find(wrong)
+
+
+def test_charging_is_all_or_nothing_and_on_disk(keys: KeyFile) -> None:
+    keys.add("alice", 5)
+    key = keys.all()[0]
+    assert keys.charge(key.id, 3) == 2
+    with pytest.raises(OverBudget) as over:
+        keys.charge(key.id, 3)
+    assert over.value.left == 2
+    assert KeyFile(keys.run).all()[0].used == 3
+    keys.revoke("alice")
+    with pytest.raises(UnknownKey):
+        keys.charge(key.id, 1)
+
+
+def test_adding_while_charging_loses_neither(keys: KeyFile) -> None:
+    """The command line and a server write the same file."""
+    keys.add("alice", 1000)
+    alice = keys.all()[0].id
+
+    def charge() -> None:
+        for _ in range(30):
+            KeyFile(keys.run).charge(alice, 1)
+
+    threads = [threading.Thread(target=charge) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for i in range(15):
+        KeyFile(keys.run).add(f"key {i}", 1)
+    for thread in threads:
+        thread.join()
+    assert len(keys.all()) == 16
+    assert keys.all()[0].used == 60
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"format_version": 1, "keys": [{"name": "x"}]}'])
+def test_a_damaged_key_file_lets_nobody_in(pair: Pair, keys: KeyFile, alice: str, damage: str) -> None:
+    with running(pair, keys) as live, live.client(alice) as client:
+        assert client.get("/v1/about").status_code == 200
+        keys.path.write_text(damage)
+        answer = client.get("/v1/about")
+        assert answer.status_code == 503
+        assert str(keys.run) not in answer.text
+    with pytest.raises(UserError):
+        keys.all()
+
+
+def test_a_lost_secret_is_not_made_anew_in_silence(pair: Pair, keys: KeyFile, alice: str) -> None:
+    keys.secret_path.unlink()
+    with pytest.raises(UserError, match="secret is missing"), running(pair, keys):
+        pass
+
+
+def test_rotations_are_orthogonal_and_depend_on_secret_and_key() -> None:
+    one, other = b"a" * 32, b"b" * 32
+    q = rotation(one, "k1", 50)
+    assert np.allclose(q @ q.T, np.eye(50), atol=1e-12)
+    assert np.array_equal(q, rotation(one, "k1", 50))
+    for different in (rotation(one, "k2", 50), rotation(other, "k1", 50)):
+        assert np.abs(q @ different.T).max() < 0.8
+
+
+def test_rotations_prefer_no_direction() -> None:
+    """Of uniformly distributed rotations, each entry has mean 0 and variance 1/d; plain QR fixes signs of a corner."""
+    corner = np.array([rotation(b"s" * 32, str(i), 3) for i in range(2000)])
+    assert np.abs(corner.mean(axis=0)).max() < 4 / np.sqrt(3 * 2000)
+    assert np.abs((corner**2).mean(axis=0) - 1 / 3).max() < 0.03
+
+
+def test_the_commands_add_list_and_revoke(after: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "keys", "add", str(after), "--name", "alice", "--budget", "7"]) == 0
+    token = capsys.readouterr().out.strip()
+    assert KeyFile(after).find(token).budget == 7
+    assert main(["serve", "keys", "list", str(after), "--json"]) == 0
+    assert [(k["name"], k["used"]) for k in json.loads(capsys.readouterr().out)] == [("alice", 0)]
+    assert main(["serve", "keys", "add", str(after), "--name", "alice"]) == 2
+    assert main(["serve", "keys", "revoke", str(after), "--name", "alice"]) == 0
+    assert main(["serve", "keys", "revoke", str(after), "--name", "alice"]) == 2
+    assert main(["serve", "keys", "list", str(after)]) == 0
+    assert "revoked" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["keys"], "add, list, revoke"),
+        (["keys", "ad"], "did you mean 'add'"),
+        (["keys", "add", "nowhere", "--name", "x"], "muc resume|no run|not finished"),
+        (["keys", "add", "RUN", "--name", "x", "--budget", "0"], "--budget is 0"),
+        (["keys", "add", "RUN", "--name", "a\nb"], "--name"),
+        (["RUN", "--before", "RUN"], "muc serve keys add"),
+    ],
+)
+def test_bad_commands_are_one_sentence(
+    after: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    capsys.readouterr()
+    assert main(["serve", *(str(after) if a == "RUN" else a for a in arguments)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert any(part in said for part in sentence.split("|")), said
+    assert not (after / "serve").exists()
+
+
+def test_revoked_keys_do_not_let_a_server_start(runs: Runs, after: Path) -> None:
+    KeyFile(after).add("alice", 1)
+    KeyFile(after).revoke("alice")
+    with pytest.raises(UserError, match="has no keys"):
+        serve(RunFolder(after), runs[0], "127.0.0.1", 0, CPU, print)
+
+
+def test_addresses() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        with pytest.raises(UserError, match="give another"):
+            bind("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(UserError, match="--port is 70000"):
+        bind("127.0.0.1", 70000)
+    with pytest.raises(UserError, match="--host"):
+        bind("no.such.host.invalid", 0)
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert not is_loopback("0.0.0.0")
+
+
+def test_other_addresses_come_with_a_warning(runs: Runs, after: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    KeyFile(after).add("alice", 1)
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    said: list[str] = []
+    serve(RunFolder(after), runs[0], "0.0.0.0", 0, CPU, said.append)
+    assert "TLS" in " ".join(said)
+    said.clear()
+    serve(RunFolder(after), runs[0], "127.0.0.1", 0, CPU, said.append)
+    assert len(said) == 1  # where it listens; RUN was made from RUN0, so no note
+
+
+def test_help_loads_neither_torch_nor_the_server() -> None:
+    code = (
+        "import sys; from muc.__main__ import main\n"
+        "try: main(['serve', '--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'fastapi', 'uvicorn'} & set(sys.modules)"
+    )
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=path)
