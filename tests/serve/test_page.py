@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,17 @@ def test_bad_matrices_are_refused(live: Live, alice: str, body: bytes, status: i
     with live.client(alice) as client:
         answer = client.post("/v1/verdict", content=body)
     assert (answer.status_code, complaint in answer.json()["error"]) == (status, True), answer.text
+
+
+def test_a_slow_matrix_is_cut_off(live: Live, alice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from muc.serve import judging
+
+    monkeypatch.setattr(judging, "BODY_SECONDS", 0.5)
+
+    def slowly() -> Generator[bytes]:
+        yield b"{"
+        time.sleep(1.5)
+        yield b"}"
+
+    with live.client(alice) as client:
+        assert client.post("/v1/verdict", content=slowly()).status_code == 408

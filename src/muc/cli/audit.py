@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -184,22 +185,23 @@ def collect(argv: Sequence[str]) -> None:
 
     folder = AuditFolder(flags.audit)
     folder.commitment()
-    endpoint = endpoint_of(flags)
     paths = moved_images(folder, flags.images) if flags.images else None
-    for phase in PHASES if flags.model is None else (flags.model,):
+    with ExitStack() as open_connections:
+        endpoint = endpoint_of(flags, open_connections)
+        for phase in PHASES if flags.model is None else (flags.model,):
 
-        def report(done: int, total: int, phase: str = phase) -> None:
-            say(f"{phase}: {done} of {total} questions answered")
+            def report(done: int, total: int, phase: str = phase) -> None:
+                say(f"{phase}: {done} of {total} questions answered")
 
-        try:
-            collecting.collect(folder, phase, endpoint, paths, report)
-        except KeyboardInterrupt:
-            raise Interrupted("the same muc audit collect") from None
+            try:
+                collecting.collect(folder, phase, endpoint, paths, report)
+            except KeyboardInterrupt:
+                raise Interrupted("the same muc audit collect") from None
     left = [phase for phase in PHASES if not any(folder.answers.glob(f"{phase}-*.json"))]
     say(f"next: muc audit collect {folder} --model {left[0]}" if left else f"next: muc audit verdict {folder}")
 
 
-def endpoint_of(flags: Collect) -> "Endpoint":
+def endpoint_of(flags: Collect, open_connections: ExitStack) -> "Endpoint":
     ways = [name for name in ("endpoint", "adapter", "run") if getattr(flags, name) is not None]
     if len(ways) != 1:
         given = " and ".join(f"--{way}" for way in ways) or "none"
@@ -209,7 +211,9 @@ def endpoint_of(flags: Collect) -> "Endpoint":
 
         if flags.endpoint.startswith("http://") and not _is_local(flags.endpoint):
             say("muc: warning: over http:// your key and pictures can be read on the way; ask for https://")
-        return HttpEndpoint(flags.endpoint, key_of(flags))
+        endpoint = HttpEndpoint(flags.endpoint, key_of(flags))
+        open_connections.enter_context(endpoint.client)
+        return endpoint
     if flags.adapter is not None:
         from muc.audit.protocol.adapter import Adapter
 

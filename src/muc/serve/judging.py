@@ -23,7 +23,7 @@ from muc.serve.slots import Slots
 
 FEWEST, LARGEST = 6, 60
 """Images of one audit by the page; the statistics' time grows with their square."""
-LARGEST_BODY = 200_000
+LARGEST_BODY, BODY_SECONDS = 200_000, 10.0
 SPLITS = 2000
 BINS = 40
 
@@ -74,7 +74,7 @@ def add_judging(app: FastAPI, known: Any, slots: Slots, threads: ThreadPoolExecu
 
     @app.post(
         "/v1/verdict",
-        responses=errors(400, 401, 413, 422, 429, 503),
+        responses=errors(400, 401, 408, 413, 422, 429, 503),
         openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": BODY}}}},
         summary="What follows from the matrices",
     )
@@ -85,12 +85,16 @@ def add_judging(app: FastAPI, known: Any, slots: Slots, threads: ThreadPoolExecu
 
 
 async def read_body(request: Request) -> bytes:
-    """As it arrives: a body that is too large is refused before it is all here."""
+    """As it arrives: a body that is too large or too slow is refused before it is all here."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_BODY:
-            raise Refusal(413, f"the body is larger than {LARGEST_BODY:,} bytes; send at most {LARGEST} images")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > LARGEST_BODY:
+                    raise Refusal(413, f"the body is larger than {LARGEST_BODY:,} bytes; send at most {LARGEST} images")
+    except TimeoutError:
+        raise Refusal(408, f"the body did not arrive within {BODY_SECONDS:g} seconds; send it again") from None
     return bytes(body)
 
 
