@@ -22,6 +22,7 @@ from muc.audit_lab.model_owners import MODEL_OWNERS, Desk, ModelOwner, pretraine
 from muc.audit_lab.owners import Owner
 from muc.audit_lab.rates import Rate, rate_of
 from muc.config import Runtime
+from muc.errors import UserError
 from muc.progress import meter
 from muc.runtime import derive_seed
 
@@ -132,6 +133,11 @@ def set_up(
     encoder: Encoder, folder: Path, name: str, index: int, n: int, runtime: Runtime, another: Callable[[], Embed]
 ) -> tuple[Desk, list[Owner]]:
     """Owners with images of their own, chance's choice of what each has deleted, and the request that follows."""
+    if OWNERS * 2 * n > len(encoder.images.train):
+        raise UserError(
+            f"{OWNERS} owners of {2 * n} images need more than the {len(encoder.images.train)} trained on; "
+            "give a smaller --images"
+        )
     rng = np.random.default_rng(derive_seed("red team", encoder.settings.seed, index))
     rows = rng.choice(len(encoder.images.train), OWNERS * 2 * n, replace=False)
     owners = [Owner(part, rng.permutation(2 * n) < n) for part in rows.reshape(OWNERS, 2 * n)]
