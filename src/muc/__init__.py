@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from muc.api import embedder, evaluate, pretrain, unlearn
     from muc.audit import look
     from muc.config import Optimisation, Probe, Request, Runtime, Views
-    from muc.data import ImageSet, from_dataset, load_images
+    from muc.data import ImageSet, from_dataset, from_pairs, load_images
     from muc.errors import UserError
     from muc.evaluation.gaps import gaps
     from muc.methods import (
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
         NegGrad,
         Retrain,
     )
-    from muc.models import ContrastiveModel, MoCo, SimCLR
+    from muc.models import CLIP, ByteTransformer, ContrastiveModel, MoCo, SimCLR, TextTower
     from muc.storage import RunFolder
 
 _HOMES = {
     "muc.api": ("embedder", "evaluate", "pretrain", "unlearn"),
     "muc.audit": ("look",),
     "muc.config": ("Optimisation", "Probe", "Request", "Runtime", "Views"),
-    "muc.data": ("ImageSet", "from_dataset", "load_images"),
+    "muc.data": ("ImageSet", "from_dataset", "from_pairs", "load_images"),
     "muc.errors": ("UserError",),
     "muc.evaluation.gaps": ("gaps",),
-    "muc.models": ("ContrastiveModel", "MoCo", "SimCLR"),
+    "muc.models": ("CLIP", "ByteTransformer", "ContrastiveModel", "MoCo", "SimCLR", "TextTower"),
     "muc.storage": ("RunFolder",),
     "muc.methods": (
         "METHODS",
@@ -51,8 +51,10 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "CLIP",
     "METHODS",
     "AlignmentCalibration",
+    "ByteTransformer",
     "ContrastiveModel",
     "FineTune",
     "GradientAscent",
@@ -68,11 +70,13 @@ __all__ = [
     "RunFolder",
     "Runtime",
     "SimCLR",
+    "TextTower",
     "UserError",
     "Views",
     "embedder",
     "evaluate",
     "from_dataset",
+    "from_pairs",
     "gaps",
     "load_images",
     "look",

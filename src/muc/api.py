@@ -11,10 +11,10 @@ from muc import config
 from muc.audit import Embed
 from muc.data import ImageSet, forget_indices, plan_batches
 from muc.errors import UserError
-from muc.evaluation import white_box
+from muc.evaluation import pairs, white_box
 from muc.evaluation.features import embed
 from muc.methods import AlignmentCalibration, Method, Retrain
-from muc.models import ContrastiveModel
+from muc.models import CLIP, ContrastiveModel
 from muc.progress import meter
 from muc.runtime import Runtime
 from muc.storage import Split
@@ -33,7 +33,8 @@ def pretrain(
 ) -> ContrastiveModel:
     """Train the model in place on all training images but `leave_out`, and return it."""
     split = _split(images, leave_out)
-    settings = config.Pretraining(optimisation=optimisation or config.Optimisation(), views=views or config.Views())
+    settings = config.recipe(algorithm="clip" if model.reads_text else "simclr")
+    settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
     return _train(model, Retrain(), images, split, settings, seed, runtime)
 
 
@@ -63,8 +64,10 @@ def unlearn(
         schedule="constant",
         momentum=momentum,
         weight_decay=weight_decay,
+        optimiser="adamw" if model.reads_text else "sgd",  # what the paper trains each with
     )
-    settings = config.Pretraining(optimisation=optimisation, views=views or config.Views())
+    settings = config.recipe(algorithm="clip" if model.reads_text else "simclr")
+    settings = replace(settings, optimisation=optimisation, views=views or settings.views)
     return _train(deepcopy(model), method, images, _split(images, forget), settings, seed, runtime)
 
 
@@ -80,6 +83,8 @@ def evaluate(
     runtime: config.Runtime | None = None,
 ) -> dict[str, Any]:
     """All white-box metrics of a model that was to forget `forget`; `muc.gaps(a, b)` compares two such results."""
+    if isinstance(model, CLIP) and isinstance(before, CLIP):
+        return pairs.evaluate(model, before, images, _split(images, forget), Runtime(runtime))
     settings = replace(config.Pretraining(), views=views or config.Views(), probe=probe or config.Probe())
     return white_box.evaluate(model, before, images, _split(images, forget), settings, Runtime(runtime), seed)
 
@@ -112,7 +117,9 @@ def _train(
 ) -> ContrastiveModel:
     optimisation = settings.optimisation
     plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, seed)
-    training = Training(model, method, images.train, plan, settings.views, optimisation, Runtime(runtime), seed)
+    training = Training(
+        model, method, images.train, plan, settings.views, optimisation, Runtime(runtime), seed, images.train_captions
+    )
     with meter(type(method).__name__, optimisation.epochs) as progress:
         training.run(lambda line: progress.advance(note=f"loss {line['loss']:.4f}"))
     return model.eval()

@@ -10,12 +10,15 @@ import numpy as np
 
 from muc import config, runs
 from muc.errors import UserError
-from muc.evaluation.gaps import METRICS, gaps, gaps_to_held_out
+from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
 from muc.evaluation.records import evaluate_runs, judge
 from muc.methods import METHODS, Method, Retrain
-from muc.methods.recipes import default_method, search_ranges
+from muc.methods.recipes import TIED, default_method, search_ranges
 from muc.runtime import Runtime, derive_seed
 from muc.storage import RunFolder, write_json
+
+LOST = {"lost_retain_accuracy": "RA", "lost_test_accuracy": "TA"}
+LOST_OF_PAIRS = {"lost_retain_similarity": "retain_similarity", "lost_test_similarity": "test_similarity"}
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,10 @@ def compare(
     rest as it was. Finished runs in `out` are used again, so a comparison that was cut off goes on.
     """
     check_before(original, request, methods, against, search)
-    data = runs.pretraining_of(original).data.name
+    settings = runs.pretraining_of(original)
     candidates: list[RunFolder] = []
     for name in sorted(dict.fromkeys(methods), key=lambda name: name != "retrain"):  # first: searches look at it
-        method = default_method(name, data)
+        method = default_method(name, settings.data.name, settings.model.algorithm)
         if isinstance(method, Retrain):
             if against is None:
                 against = serve(original, method, request, out / name, runtime)
@@ -108,13 +111,15 @@ def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]
     """Settings drawn from the paper's ranges; the same original and method always draw the same."""
     seed = derive_seed("search", runs.method_name(method), original.result()["model_sha256"])
     generator = np.random.default_rng(seed)
-    ranges = search_ranges(method, runs.pretraining_of(original).data.name)
+    settings = runs.pretraining_of(original)
+    ranges = search_ranges(method, settings.data.name, settings.model.algorithm)
     trials = []
     for _ in range(max(0, count)):
         drawn = {}
         for name, (low, high, in_log) in ranges.items():
             u = generator.random()
-            drawn[name] = exp(log(low) + u * (log(high) - log(low))) if in_log else low + u * (high - low)
+            value = exp(log(low) + u * (log(high) - log(low))) if in_log else low + u * (high - low)
+            drawn |= dict.fromkeys(name.split(TIED), value)
         trials.append(replace(method, **drawn))
     return trials
 
@@ -135,9 +140,9 @@ def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dic
     """Candidates by average gap, best first, each with what stands behind its place and what would be lost."""
     rows = []
     for record in candidates:
-        metrics = record["metrics"]
+        metrics, names = record["metrics"], compared(record["metrics"])
         gap = record["gaps"] or gaps_to_held_out(metrics, original["metrics"])
-        worst = max(METRICS, key=lambda name: gap[f"{name}_gap"])
+        worst = max(names, key=lambda name: gap[f"{name}_gap"])
         rows.append(
             {
                 "run": record["run"],
@@ -145,12 +150,20 @@ def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dic
                 "AG": gap["AG"],
                 "largest_gap": {"metric": worst, "points": gap[f"{worst}_gap"]},
                 "forgetting_score": metrics["FS"],
-                "lost_retain_accuracy": original["metrics"]["RA"] - metrics["RA"],
-                "lost_test_accuracy": original["metrics"]["TA"] - metrics["TA"],
+                **{
+                    lost: original["metrics"][name] - metrics[name]
+                    for lost, name in (LOST if names == METRICS else LOST_OF_PAIRS).items()
+                },
                 "minutes": metrics["RTE_minutes"],
             }
         )
     return sorted(rows, key=lambda row: row["AG"])
+
+
+def losses(row: dict[str, Any]) -> str:
+    """What of the rest changed: "retain accuracy -0.10 and test accuracy +0.20"."""
+    changes = [(name, -value) for name, value in row.items() if name.startswith("lost_")]
+    return " and ".join(f"{name.removeprefix('lost_').replace('_', ' ')} {change:+.2f}" for name, change in changes)
 
 
 def reasons(comparison: Comparison) -> list[str]:
@@ -161,8 +174,7 @@ def reasons(comparison: Comparison) -> list[str]:
         worst = row["largest_gap"]
         lines.append(
             f"{place}. {row['method']}: average gap {row['AG']:.2f} points, largest in {worst['metric']} "
-            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}; against the original, retain "
-            f"accuracy {-row['lost_retain_accuracy']:+.2f} and test accuracy {-row['lost_test_accuracy']:+.2f} points; "
-            f"took {row['minutes']:.2f} min"
+            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}; against the original, "
+            f"{losses(row)} points; took {row['minutes']:.2f} min"
         )
     return [*lines, f"Run to publish: {comparison.publish}"]

@@ -12,9 +12,11 @@ from muc.errors import UserError, check_name
 
 T = TypeVar("T")
 
-ALGORITHMS = ("simclr", "moco")
+ALGORITHMS = ("simclr", "moco", "clip")
 ARCHITECTURES = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "convnet", "mlp")
-DATASETS = ("glyphs", "digits", "cifar10", "cifar100", "svhn")
+OPEN_CLIP = "open_clip/"  # how the architecture begins whose two towers are open_clip's
+DATASETS = ("glyphs", "glyph-pairs", "digits", "cifar10", "cifar100", "svhn")
+EMBEDDED_SETS = ("glyphs", "glyph-pairs", "digits")
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 GRAY_MEAN, GRAY_STD = (0.5,), (0.5,)
@@ -48,7 +50,7 @@ class Views:
 
 @dataclass(frozen=True)
 class Optimisation:
-    """Stochastic gradient descent with momentum, as the paper trains."""
+    """How the weights are moved: SGD with momentum for SimCLR and MoCo, AdamW for CLIP, as the paper trains."""
 
     epochs: int = 800
     batch_size: int = 512
@@ -56,9 +58,22 @@ class Optimisation:
     schedule: Literal["cosine", "constant"] = "cosine"
     """Cosine decay to zero over the epochs, or no decay (the paper's choice when unlearning)."""
     momentum: float = 0.9
+    """AdamW: of the mean gradient (its beta 1)."""
     weight_decay: float = 5e-4
+    """AdamW: of matrices only, not of biases, norms and the temperature."""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    square_momentum: float = 0.98
+    """AdamW: momentum of the mean squared gradient (its beta 2)."""
+    warmup_epochs: float = 0.0
+    """Raise the learning rate step by step over so many epochs, then decay step by step; 0: by whole epochs."""
 
     def __post_init__(self) -> None:
+        check_name("optimiser", self.optimiser, ("sgd", "adamw"))
+        check_name("schedule", self.schedule, ("cosine", "constant"))
+        in_range("square-momentum", self.square_momentum, 0, 0.9999999)
+        in_range("warmup-epochs", self.warmup_epochs, 0, 1_000_000)
+        if self.optimiser == "adamw":
+            in_range("momentum (of adamw)", self.momentum, 0, 0.9999999)
         in_range("epochs", self.epochs, 1, 1_000_000)
         in_range("batch-size", self.batch_size, 2, 1_000_000)
         in_range("learning-rate", self.learning_rate, 0, 1000)
@@ -70,10 +85,12 @@ class Optimisation:
 class Model:
     """The contrastive model: a backbone and what its algorithm puts around it."""
 
-    algorithm: Literal["simclr", "moco"] = "simclr"
+    algorithm: Literal["simclr", "moco", "clip"] = "simclr"
     architecture: str = "resnet18"
-    """resnet18, resnet34, resnet50, resnet101, resnet152 (3x3 stem for small images), convnet or mlp."""
+    """resnet18, resnet34, resnet50, resnet101, resnet152 (3x3 stem for small images), convnet or mlp; for clip also
+    open_clip/NAME, both towers of an open_clip model, not pretrained."""
     temperature: float = 0.5
+    """CLIP: where it begins; it is learnt."""
     projection_dim: int = 128
     queue_size: int = 4096
     """MoCo: how many past keys serve as negatives."""
@@ -83,15 +100,31 @@ class Model:
     """MoCo: groups of a batch that are batch-normalised separately (ResNets)."""
     stem_relu: bool = True
     """ReLU after the first convolution (ResNets); the paper's released code has none there."""
+    text_width: int = 64
+    """CLIP: width of the built-in text tower, a small transformer over bytes."""
+    text_layers: int = 2
+    text_context: int = 72
+    """CLIP: how many bytes of a caption the built-in text tower reads."""
 
     def __post_init__(self) -> None:
         check_name("algorithm", self.algorithm, ALGORITHMS)
-        check_name("architecture", self.architecture, ARCHITECTURES)
+        if not self.architecture.startswith(OPEN_CLIP):
+            check_name("architecture", self.architecture, ARCHITECTURES)
+        elif self.algorithm != "clip":
+            raise UserError(
+                f"architecture '{self.architecture}' is an image and a text tower, for --algorithm clip; "
+                f"give {self.algorithm} one of {', '.join(ARCHITECTURES)}"
+            )
         in_range("temperature", self.temperature, 1e-4, 100)
         in_range("projection-dim", self.projection_dim, 1, 100_000)
         in_range("queue-size", self.queue_size, 1, 10_000_000)
         in_range("key-momentum", self.key_momentum, 0, 1)
         in_range("norm-groups", self.norm_groups, 1, 1024)
+        in_range("text-width", self.text_width, 4, 100_000)
+        if self.text_width % 4:
+            raise UserError(f"text-width is {self.text_width}; give a multiple of 4, the number of attention heads")
+        in_range("text-layers", self.text_layers, 1, 1000)
+        in_range("text-context", self.text_context, 1, 100_000)
 
 
 @dataclass(frozen=True)
@@ -99,7 +132,8 @@ class Data:
     """Which images, and how they are split: validation first, the rest is trained on."""
 
     name: str = "glyphs"
-    """glyphs, digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one sub-folder a class)."""
+    """glyphs, glyph-pairs (with captions), digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one
+    sub-folder a class)."""
     root: Path | None = None
     """Where downloaded sets live (default: $MUC_DATA, else ./data)."""
     image_size: int = 32
@@ -193,20 +227,52 @@ class Pretraining:
 def recipe(data: str = "cifar10", algorithm: str = "simclr") -> Pretraining:
     """The paper's settings; for the embedded sets small ones that memorise within a minute of CPU."""
     check_name("algorithm", algorithm, ALGORITHMS)
+    if algorithm == "clip":
+        return _small_clip(data) if data in EMBEDDED_SETS else _clip(data)
     paper = Pretraining(
         data=Data(name=data),
         model=Model(algorithm, temperature=0.5) if algorithm == "simclr" else Model("moco", temperature=0.1),
     )
-    if data not in ("glyphs", "digits"):
+    if data not in EMBEDDED_SETS:
         return paper
     return replace(
         paper,
-        data=replace(paper.data, train_limit=200 if data == "glyphs" else None, image_size=16),
+        data=replace(paper.data, train_limit=None if data == "digits" else 200, image_size=16),
         model=replace(paper.model, architecture="mlp", queue_size=512),
         # Letters have a direction and no colour. Mild views, few images and large steps: that is what makes a small
         # network memorise rather than generalise (docs/log.md), and a demo needs something to forget.
         views=Views(min_scale=0.8, flip=0.0, brightness=0.2, contrast=0.2, saturation=0.0, hue=0.0, grayscale=0.0),
         optimisation=Optimisation(epochs=500, batch_size=100, learning_rate=0.5),
+        probe=Probe(batch_size=100, crop_padding=1, flip=0.0),
+    )
+
+
+def clip_views(flip: float = 0.5) -> Views:
+    """The image as it is (resized and cropped to a square when it was read), but for a flip."""
+    return Views(min_scale=1.0, flip=flip, jitter=0.0, grayscale=0.0)
+
+
+def _clip(data: str) -> Pretraining:
+    """The paper's CLIP. It is silent on architecture, warm-up, beta 2 and weight decay: the last two are CLIP's own."""
+    return Pretraining(
+        data=Data(name=data, image_size=224),
+        model=Model("clip", architecture=f"{OPEN_CLIP}RN50", temperature=0.07),
+        views=clip_views(flip=0.5),
+        optimisation=Optimisation(
+            epochs=35, batch_size=256, learning_rate=5e-4, optimiser="adamw", weight_decay=0.2, warmup_epochs=2.0
+        ),
+    )
+
+
+def _small_clip(data: str) -> Pretraining:
+    """Two small towers that memorise 200 pairs within a minute of CPU."""
+    return Pretraining(
+        data=Data(name=data, train_limit=200, image_size=16),
+        model=Model("clip", architecture="mlp", temperature=0.07),
+        views=clip_views(flip=0.0),
+        optimisation=Optimisation(
+            epochs=40, batch_size=60, learning_rate=1e-3, optimiser="adamw", weight_decay=0.2, warmup_epochs=2.0
+        ),
         probe=Probe(batch_size=100, crop_padding=1, flip=0.0),
     )
 

@@ -5,10 +5,11 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from muc.data.loader import BatchPlan
 from muc.methods import Method
-from muc.models import ContrastiveModel
+from muc.models import CLIP, ContrastiveModel
 from muc.models.contract import set_fast
 from muc.runtime import Runtime
 
@@ -18,8 +19,19 @@ def step_flops(model: ContrastiveModel, method: Method, plan: BatchPlan, shape: 
     forward = forward_flops(model, shape)
     rows, third = plan.n_retain + plan.n_forget, plan.n_forget if method.third_view else 0
     trained, embedded = model.views_trained, model.views_embedded
+    if isinstance(model, CLIP):
+        # A third view is one more caption.
+        return 3 * (rows * (forward + (text := caption_flops(model))) + third * text)
     # A third view goes where the second went.
     return forward * (rows * (3 * trained + embedded) + third * (1 if embedded else 3))
+
+
+def caption_flops(model: CLIP) -> int:
+    """Of one caption's projection, as torch counts: attention is no module that could be asked."""
+    ghost = deepcopy(model).to("meta").eval()
+    with FlopCounterMode(display=False) as counter:
+        ghost.projected_texts(torch.zeros(1, model.text.context, dtype=torch.long, device="meta"))
+    return counter.get_total_flops()
 
 
 def forward_flops(model: ContrastiveModel, shape: tuple[int, ...]) -> int:

@@ -22,7 +22,8 @@ def paired(x: Tensor, y: Tensor, temperature: float | Tensor) -> Tensor:
 def infonce(positive: Tensor, negatives: Tensor) -> Tensor:
     """(n,), (anchors, n) -> (n,): -s(x, x+) + log(exp s(x, x+) + sum_y exp s(x, y)), averaged over a row's anchors.
 
-    For SimCLR (two anchors a row) its mean over rows is NT-Xent, for MoCo (one anchor) it is the usual InfoNCE.
+    For SimCLR (two anchors a row) its mean over rows is NT-Xent, for MoCo (one anchor) it is the usual InfoNCE, for
+    CLIP (image and text as anchors) its symmetric loss.
     """
     return torch.nn.functional.softplus(negatives - positive).mean(dim=0)
 
@@ -35,6 +36,14 @@ def in_batch_negatives(first: Tensor, second: Tensor, temperature: float | Tenso
     row = torch.arange(2 * n, device=first.device)
     own = (row[:, None] - row[None, :]) % n == 0  # itself and its positive
     return scores.masked_fill(own, -torch.inf).logsumexp(dim=1).view(2, n)
+
+
+def cross_negatives(images: Tensor, texts: Tensor, temperature: float | Tensor, log_weight: Tensor) -> Tensor:
+    """(n, d), (n, d), (n,) -> (2, n): CLIP's negatives, an image's among the texts and a text's among the images."""
+    scores = pairwise(images, texts, temperature)
+    scores = torch.stack([scores, scores.T]) + log_weight
+    own = torch.eye(len(images), dtype=torch.bool, device=images.device)
+    return scores.masked_fill(own, -torch.inf).logsumexp(dim=2)
 
 
 def queue_negatives(query: Tensor, queue: Tensor, temperature: float | Tensor, log_weight: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from muc import __version__, config
+from muc.batches import check_paired
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
 from muc.data.feed import bound_by
@@ -36,6 +37,8 @@ def pretrain_run(
 ) -> RunFolder:
     """Train an encoder from scratch into a new run folder."""
     images = load_images(settings.data)
+    if settings.model.algorithm == "clip":
+        check_paired(images.train_captions, f"'{settings.data.name}'")
     run = RunFolder(out)
     values = {
         "kind": "pretrain",
@@ -133,7 +136,17 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
     model = initial_model(run, method, images)
     optimisation = optimisation_of(settings, method)
     plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, values["seed"])
-    training = Training(model, method, images.train, plan, settings.views, optimisation, runtime, values["seed"])
+    training = Training(
+        model,
+        method,
+        images.train,
+        plan,
+        settings.views,
+        optimisation,
+        runtime,
+        values["seed"],
+        images.train_captions,
+    )
     if state := run.load_state():
         try:
             training.restore(*state)
@@ -293,4 +306,6 @@ def optimisation_of(settings: config.Pretraining, method: Method) -> config.Opti
         optimisation = replace(optimisation, epochs=method.epochs)
     if method.learning_rate is not None:
         optimisation = replace(optimisation, learning_rate=method.learning_rate)
-    return optimisation if method.start == "scratch" else replace(optimisation, schedule="constant")
+    if method.start == "scratch":
+        return optimisation
+    return replace(optimisation, schedule="constant", warmup_epochs=0.0)

@@ -4,29 +4,30 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from muc import augment
+from muc.batches import make_batches
 from muc.config import Optimisation, Views
 from muc.data.feed import make_feed
 from muc.data.files import Pixels
 from muc.data.loader import BatchPlan
 from muc.errors import Interrupted, UserError
 from muc.methods import Method
-from muc.models import Batch, ContrastiveModel
+from muc.models import ContrastiveModel
+from muc.optimiser import make_optimiser, optimiser_state, rate_at, restore_optimiser
 from muc.runtime import Runtime
 
 
 class Training:
     """One training in progress: what `state` returns at a step's end is all it takes to go on from there.
 
-    Randomness comes from two places only: the plan's rows (seed and epoch) and one generator for the views, whose
-    state is saved. So a run that was cut off ends with the same bits as one that was not.
+    Randomness comes from two places only: the plan's rows and captions (seed and epoch) and one generator for the
+    views, whose state is saved. So a run that was cut off ends with the same bits as one that was not.
     """
 
     def __init__(
@@ -39,27 +40,23 @@ class Training:
         optimisation: Optimisation,
         runtime: Runtime,
         seed: int,
+        captions: Sequence[Sequence[str]] = (),  # of the images, for models that read them
     ) -> None:
         self.model = runtime.place(model).train()
-        self.method, self.plan, self.views = method, plan, views
+        self.method, self.plan = method, plan
         self.optimisation, self.runtime = optimisation, runtime
         self.feed = make_feed(images, plan, optimisation.epochs, runtime)
         self.generator = runtime.generator("views", seed)
-        self.log_weight = plan.log_weight().to(runtime.device)
+        self.batches = make_batches(self.model, method, self.feed, captions, views, runtime, self.generator, seed)
         # A tensor, so that a recorded step sees the rate change.
         self.learning_rate = torch.tensor(optimisation.learning_rate, device=runtime.device)
-        self.optimiser = torch.optim.SGD(
-            [p for p in self.model.parameters() if p.requires_grad],
-            lr=self.learning_rate,
-            momentum=optimisation.momentum,
-            weight_decay=optimisation.weight_decay,
-            fused=True,
-        )
+        self.optimiser = make_optimiser(self.model, optimisation, self.learning_rate)
         self.sums: dict[str, Tensor] = {}
         if runtime.compiles:
             self.model.compile_backbones()
         self.advance = runtime.repeated(self._step, self.generator)
         self.epoch, self.step_of_epoch, self.seconds = 0, 0, 0.0
+        self._rate: float | None = None  # what the learning rate was last set to
 
     def run(
         self,
@@ -74,7 +71,8 @@ class Training:
             while self.epoch < self.optimisation.epochs:
                 self._set_learning_rate()
                 while self.step_of_epoch < self.plan.steps:
-                    self.feed.load(self.epoch, self.step_of_epoch)
+                    self._set_learning_rate()
+                    self.batches.load(self.epoch, self.step_of_epoch)
                     self.advance()
                     self.step_of_epoch += 1
                     self.seconds = earlier + time.monotonic() - begun
@@ -88,13 +86,15 @@ class Training:
                 report(line)
 
     def _set_learning_rate(self) -> None:
-        base, epochs = self.optimisation.learning_rate, self.optimisation.epochs
-        decay = 0.5 * (1 + math.cos(math.pi * self.epoch / epochs)) if self.optimisation.schedule == "cosine" else 1.0
-        self.learning_rate.fill_(base * decay)
+        step = min(self.step_of_epoch, self.plan.steps - 1)  # a run that goes on at an epoch's end reports its rate
+        rate = rate_at(self.optimisation, self.epoch, step, self.plan.steps)
+        if rate != self._rate:
+            self.learning_rate.fill_(rate)
+            self._rate = rate
 
     def _step(self) -> None:
         """One optimiser step on what was loaded; always the same tensors and shapes, so that it can be recorded."""
-        batch = self.make_batch(self.feed.pixels())
+        batch = self.batches.make()
         with self.runtime.autocast():
             terms = self.method.loss(self.model, batch)
         self.optimiser.zero_grad(set_to_none=True)
@@ -105,22 +105,6 @@ class Training:
             if name not in self.sums:
                 self.sums[name] = torch.zeros((), dtype=torch.float64, device=value.device)
             self.sums[name] += value.detach()
-
-    def make_batch(self, pixels: Tensor) -> Batch:
-        """Two fresh views of every image, and a third of those to forget where the method asks for one."""
-        n, r = len(pixels), self.plan.n_retain
-        sources = [pixels, pixels] + ([pixels[r:]] if self.method.third_view else [])
-        stacked, size = torch.cat(sources), pixels.shape[-1]
-        parameters = augment.draw(len(stacked), size, size, self.views, self.generator)
-        made = self.runtime.transform(stacked, parameters, size, self.views)
-        return Batch(
-            first=made[:n],
-            second=made[n : 2 * n],
-            n_retain=r,
-            log_weight=self.log_weight,
-            epsilon=self.plan.epsilon,
-            third=made[2 * n :] if self.method.third_view else None,
-        )
 
     def _close_epoch(self) -> dict[str, Any]:
         terms = {name: float(total) / self.plan.steps for name, total in self.sums.items()}
@@ -143,11 +127,10 @@ class Training:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """-> (tensors, JSON) at the end of a step."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        for i, parameter in enumerate(self.optimiser.param_groups[0]["params"]):
-            if (buffer := self.optimiser.state[parameter].get("momentum_buffer")) is not None:
-                tensors[f"momentum.{i}"] = buffer
+        tensors |= optimiser_state(self.optimiser)
         tensors["generator"] = self.generator.get_state()
-        sums = {name: float(value) for name, value in self.sums.items()}
+        # In order, which JSON objects lose: the loss is their sum, to the last digit.
+        sums = [(name, float(value)) for name, value in self.sums.items()]
         position = {"epoch": self.epoch, "step_of_epoch": self.step_of_epoch, "seconds": self.seconds, "sums": sums}
         return tensors, {**position, "waited": self.feed.waited}
 
@@ -155,16 +138,13 @@ class Training:
         """Go back to where `state` was called."""
         weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         self.model.load_state_dict(weights)
-        for i, parameter in enumerate(self.optimiser.param_groups[0]["params"]):
-            if f"momentum.{i}" in tensors:
-                buffer = torch.empty_like(parameter)  # in the parameter's memory format
-                self.optimiser.state[parameter]["momentum_buffer"] = buffer.copy_(tensors[f"momentum.{i}"])
+        restore_optimiser(self.optimiser, tensors)
         self.generator.set_state(tensors["generator"])
         self.epoch, self.step_of_epoch = position["epoch"], position["step_of_epoch"]
         self.seconds = position["seconds"]
         if self.feed.waited is not None:
             self.feed.waited = position.get("waited") or 0.0
-        for name, value in position["sums"].items():
+        for name, value in dict(position["sums"]).items():
             self.sums[name] = torch.tensor(value, dtype=torch.float64, device=self.runtime.device)
 
 

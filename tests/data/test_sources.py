@@ -384,7 +384,7 @@ def test_owner_images_are_brought_to_what_the_model_takes(tmp_path: Path) -> Non
         ("glyph", "did you mean 'glyphs'"),
         ("cifar-10", "did you mean 'cifar10'"),
         ("SVHN", "did you mean 'svhn'|valid: .*svhn"),
-        ("imagenet", "valid: cifar10, cifar100, digits, glyphs, svhn"),
+        ("imagenet", "valid: cifar10, cifar100, digits, glyph-pairs, glyphs, svhn"),
         ("nowhere/mine.npz", "there is no file or folder 'nowhere/mine.npz'"),
         ("mine.npz", "there is no file or folder 'mine.npz'"),
         ("", "unknown data set"),

@@ -51,8 +51,8 @@ def training(algorithm: str, method: Method, runtime: Runtime, resnet: bool = Fa
 def step(algorithm: str, method: Method, runtime: Runtime, resnet: bool) -> tuple[dict[str, float], dict[str, Tensor]]:
     """-> loss terms and gradients of the first batch."""
     begun = training(algorithm, method, runtime, resnet)
-    begun.feed.load(0, 0)
-    terms = method.loss(begun.model, begun.make_batch(begun.feed.pixels()))
+    begun.batches.load(0, 0)
+    terms = method.loss(begun.model, begun.batches.make())
     torch.stack(list(terms.values())).sum().backward()
     gradients = {name: p.grad for name, p in begun.model.named_parameters() if p.grad is not None}
     return {name: float(value.detach()) for name, value in terms.items()}, gradients

@@ -4,6 +4,10 @@ from muc.audit_lab.redteam import DEFENCES, OWNERS, RedTeam, Row
 
 THROUGH = 0.1
 """A cheat who is accepted this often, twice the promised rate, is said to get through."""
+FITTED = (
+    "The thresholds of the near-duplicate and decoy checks were set after trial rounds against these cheats on the "
+    "first two glyph encoders: a cheat who knows the thresholds may do better than this table."
+)
 
 
 def markdown(found: RedTeam) -> str:
@@ -11,7 +15,8 @@ def markdown(found: RedTeam) -> str:
     parts = [
         f"{found.encoders} encoders of {found.data}, {found.rounds} rounds each, {OWNERS} owners a round. Cheats "
         f"recognise {found.recognised:.0%} of fresh crops of listed images, and take {found.mistaken:.0%} of controls "
-        "for listed."
+        "for listed.",
+        FITTED,
     ]
     for n in sizes:
         rows = [row for row in found.rows if row.n == n]

@@ -26,7 +26,8 @@ class DataFlags(config.Data):
     """Which images, and how they are split."""
 
     name: Annotated[str, tyro.conf.arg(name="data")] = "glyphs"
-    """glyphs, digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one sub-folder a class)."""
+    """glyphs, glyph-pairs (with captions), digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one
+    sub-folder a class)."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def unlearn(argv: Sequence[str]) -> None:
     name = check_name("method", peek(argv, "--method", DEFAULT_METHOD), METHODS)
     about = f"Serve a deletion request with one method (here: {name}). The result is a new run; the original stays."
     example = "muc unlearn runs/moco --method alignment_calibration --forget-fraction 0.1 --beta 0.8"
-    default = Unlearn(run=tyro.MISSING, hyper=default_method(name, data_of(argv)))
+    default = Unlearn(run=tyro.MISSING, hyper=default_method(name, *recipe_of(argv)))
     kind: Any = METHODS[name]
     flags = parse(Unlearn[kind], argv, "unlearn", about, example, default)
     from muc.runs import unlearn_run
@@ -69,15 +69,16 @@ def unlearn(argv: Sequence[str]) -> None:
     report_done(run)
 
 
-def data_of(argv: Sequence[str]) -> str:
-    """The data set of the run named on the command line, if it can be read yet; its recipe gives the defaults."""
+def recipe_of(argv: Sequence[str]) -> tuple[str, str]:
+    """Data set and algorithm of the run named on the command line, if it can be read yet; they give the defaults."""
     for argument in argv:
         if not argument.startswith("-") and (Path(argument) / "config.json").is_file():
             try:
-                return RunFolder(argument).config()["pretraining"]["data"]["name"]
+                settings = RunFolder(argument).config()["pretraining"]
+                return settings["data"]["name"], settings["model"]["algorithm"]
             except (UserError, KeyError, TypeError):
                 break  # the command itself will say what is wrong with the run
-    return "cifar10"
+    return "cifar10", "simclr"
 
 
 @dataclass(frozen=True)

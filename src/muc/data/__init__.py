@@ -1,6 +1,6 @@
 """Images, splits and batches."""
 
-from muc.data.images import ImageSet, from_dataset
+from muc.data.images import ImageSet, from_dataset, from_pairs
 from muc.data.loader import BatchPlan, plan_batches
 from muc.data.sources import load_images
 from muc.data.splits import apply_request, forget_indices, make_split
@@ -11,6 +11,7 @@ __all__ = [
     "apply_request",
     "forget_indices",
     "from_dataset",
+    "from_pairs",
     "load_images",
     "make_split",
     "plan_batches",

@@ -5,6 +5,7 @@ letters' Unicode names are true captions ("greek small letter alpha with tonos")
 """
 
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,3 +45,12 @@ def load_glyphs(size: int = 16) -> ImageSet:
             labels.append(SCRIPTS.index(script))
             names.append(name)
     return from_labels("glyphs", np.stack(images)[:, None], np.array(labels), names, SCRIPTS, test_fraction=1 / 3)
+
+
+def load_glyph_pairs(size: int = 16) -> ImageSet:
+    """The same letters as image-text pairs, each with its name as caption."""
+    glyphs = load_glyphs(size)
+    captions = [[(name,) for name in names] for names in (glyphs.train_names, glyphs.test_names)]
+    return replace(
+        glyphs, name="glyph-pairs", train_captions=captions[0], test_captions=captions[1], prompt="{} letter"
+    )

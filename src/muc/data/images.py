@@ -1,13 +1,15 @@
 """An image set: uint8 pixels (in memory, or in files), labels, names; the form every source is brought to."""
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
+from muc.data.captions import check_captions
 from muc.data.files import ImageFiles, Pixels, select
 from muc.errors import UserError
 
@@ -26,6 +28,9 @@ class ImageSet:
     class_names: Sequence[str]
     train_names: Sequence[str] = ()  # file names or captions, where the source has them
     test_names: Sequence[str] = ()
+    train_captions: Sequence[Sequence[str]] = ()  # of image-text pairs: one or more captions an image
+    test_captions: Sequence[Sequence[str]] = ()
+    prompt: str = "a photo of a {}"  # a class name as a caption, for zero-shot classification
 
     def __post_init__(self) -> None:
         for part, images, labels in (
@@ -49,6 +54,7 @@ class ImageSet:
                     f"{self.name}: {part} images have labels from {labels.min()} to {labels.max()}; "
                     f"expected 0 to {self.classes - 1}"
                 )
+        check_captions(self.name, self.train_captions, self.test_captions, len(self.train), len(self.test))
         if self.train.shape[1:] != self.test.shape[1:]:
             raise UserError(
                 f"{self.name}: training images are {self.train.shape[1:]} but test images {self.test.shape[1:]} "
@@ -73,13 +79,18 @@ class ImageSet:
         return len(self.class_names)
 
     @property
+    def paired(self) -> bool:
+        """Whether the images have captions."""
+        return len(self.train_captions) > 0
+
+    @property
     def nbytes(self) -> int:
         """Of all pixels, once decoded."""
         return self.train.nbytes + self.test.nbytes
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of pixels and labels: a run refuses to go on with other data than it began with.
+        """SHA-256 of pixels, labels and captions: a run refuses to go on with other data than it began with.
 
         Of files it is that of names and bytes, and says so: who reads it must look at the files, not at their pixels.
         """
@@ -88,6 +99,8 @@ class ImageSet:
         for array in arrays:
             state.update(f"{array.shape} {array.dtype}".encode())
             state.update(array.digest() if isinstance(array, ImageFiles) else np.ascontiguousarray(array).data)
+        for captions in (self.train_captions, self.test_captions) if self.paired else ():
+            state.update(json.dumps([list(some) for some in captions]).encode())
         of_files = any(isinstance(array, ImageFiles) for array in arrays)
         return (OF_FILES if of_files else "") + state.hexdigest()
 
@@ -128,6 +141,14 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
         arrays += [np.stack([image for image, _ in pairs]), np.array([label for _, label in pairs], dtype=np.int64)]
     labels = np.concatenate([arrays[1], arrays[3]])
     return ImageSet(name, *arrays, class_names=[str(c) for c in range(int(labels.max()) + 1)])
+
+
+def from_pairs(train: Iterable[Any], test: Iterable[Any], name: str = "pairs") -> ImageSet:
+    """An image set from two datasets of (image, caption) or (image, [captions]); images as in `from_dataset`."""
+    parts = [list(part) for part in (train, test)]
+    images = from_dataset(*([(image, 0) for image, _ in part] for part in parts), name=name)
+    train_captions, test_captions = ([[c] if isinstance(c, str) else list(c) for _, c in part] for part in parts)
+    return replace(images, train_captions=train_captions, test_captions=test_captions)
 
 
 def to_pixels(image: Any, name: str) -> np.ndarray:

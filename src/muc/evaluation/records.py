@@ -10,7 +10,9 @@ from muc import config, runs
 from muc.data.files import select
 from muc.errors import UserError
 from muc.evaluation.gaps import gaps
+from muc.evaluation.pairs import evaluate as evaluate_pairs
 from muc.evaluation.white_box import evaluate
+from muc.models import CLIP
 from muc.progress import meter
 from muc.runtime import Runtime
 from muc.storage import FORMAT_VERSION, RunFolder
@@ -80,7 +82,15 @@ def judge(
     model, before = runs.open_model(run, images), runs.open_model(original, images)
     if held_out == "validation":
         rows = split.validation
-        images = replace(images, test=select(images.train, rows), test_labels=images.train_labels[rows], test_names=())
+        images = replace(
+            images,
+            test=select(images.train, rows),
+            test_labels=images.train_labels[rows],
+            test_names=(),
+            test_captions=[images.train_captions[i] for i in rows] if images.paired else (),
+        )
+    if isinstance(model, CLIP) and isinstance(before, CLIP):
+        return evaluate_pairs(model, before, images, split, runtime)
     return evaluate(model, before, images, split, runs.pretraining_of(run), runtime, seed=split.seed)
 
 

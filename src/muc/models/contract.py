@@ -23,7 +23,7 @@ class Batch:
     n_retain: int
     log_weight: Tensor  # (n,) log of (share of the row's kind in D / its share in the batch)
     epsilon: float = 0.0  # |U| / |R|
-    third: Tensor | None = None  # (n_forget, ...) one more view of the forget rows, for methods that ask for it
+    third: Tensor | None = None  # (n_forget, ...) one more second view of the forget rows, for methods that ask for it
 
     def swapped(self) -> Self:
         """Each forget row's second view comes from another forget row: its positive is now a negative within U."""
@@ -54,6 +54,8 @@ class ContrastiveModel(nn.Module, ABC):
     views_trained: int = 2
     """How many views of a row a step differentiates; one that is only embedded costs a third."""
     views_embedded: int = 0
+    reads_text: bool = False
+    """Whether a batch's second views are texts (as tokens) instead of images."""
 
     def features(self, images: Tensor) -> Tensor:
         """(n, c, h, w) normalised images -> (n, d) backbone features."""
@@ -72,7 +74,7 @@ class ContrastiveModel(nn.Module, ABC):
         self.backbone.compile()
 
     def after_step(self) -> None:
-        """Called after each optimiser step, for models that keep state beside the weights (MoCo's keys)."""
+        """Called after each optimiser step, for what is not the optimiser's to decide (MoCo's keys, CLIP's bounds)."""
 
 
 def set_fast(model: nn.Module, fast: bool) -> None:

@@ -27,6 +27,8 @@ def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
     if out.exists() and not force:
         raise UserError(f"{out} exists; give another --out, or --force to replace it")
     settings = pretraining_of(run).model
+    if settings.architecture.startswith(config.OPEN_CLIP):
+        raise UserError(f"{run} holds an {settings.architecture}, which is not exported yet; use its model.safetensors")
     backbone = {k.removeprefix("backbone."): v for k, v in run.load_model().items() if k.startswith("backbone.")}
     write = FORMATS[to]
     try:

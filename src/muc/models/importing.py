@@ -50,6 +50,10 @@ def import_run(
     file, out = Path(file), Path(out)
     if file.resolve().is_relative_to(out.resolve()):
         raise UserError(f"{file} lies inside --out {out}, which would be emptied; give another --out")
+    if settings.model.algorithm == "clip":
+        raise UserError(
+            "an image-text model cannot be imported yet; give --algorithm simclr or moco for its image tower"
+        )
     images = load_images(settings.data)
     split = make_split(images, settings.data, settings.seed)
     tensors = read_weights(file)
