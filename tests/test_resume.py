@@ -110,7 +110,6 @@ def executioner(line: int, since: str) -> Callable[..., Any]:
 def kill_many_times(folder: Path) -> None:
     """Every kind of run: once whole, once through many deaths. Leaves how many there were in kills.json."""
     torch.set_num_threads(1)
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # what it imports is imported before the first fork
     load_images(config.Data(name="digits"))
     kills = {}
     for kind in KINDS:

@@ -1,35 +1,122 @@
-"""The optimiser of a training: made from its settings, its learning rate over time, and its state in named tensors."""
+"""Optimisers: torch's own fused kernels, with a learning rate that a recorded step sees change, and state by name.
+
+Not torch.optim's classes around these kernels: their first use imports torch's compiler, which is five seconds at the
+start of every command. Tests hold the two against each other, bit for bit.
+"""
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from muc.config import Optimisation
 
-SLOTS = {"momentum": "momentum_buffer", "mean": "exp_avg", "square": "exp_avg_sq", "count": "step"}
-"""How a state's tensors are saved: our name -> torch's."""
+
+class Optimiser(ABC):
+    """Changes `parameters` by their gradients. `slots` are what it remembers: by name, a tensor for each parameter."""
+
+    def __init__(self, parameters: Sequence[Tensor], rate: Tensor) -> None:
+        self.parameters, self.rate = list(parameters), rate
+        self.slots: dict[str, list[Tensor]] = {}
+
+    def forget_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @abstractmethod
+    def step(self) -> None:
+        """With the gradients that the parameters have now; one without a gradient stays as it is."""
+
+    def _with_gradients(self) -> list[int]:
+        return [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+
+    def state(self) -> dict[str, Tensor]:
+        return {f"{name}.{i}": tensor for name, slot in self.slots.items() for i, tensor in enumerate(slot)}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """What `state` gave, among whatever else there is in `tensors`; nothing is saved of the time before a step."""
+        for name, tensor in self.state().items():
+            if name in tensors:
+                tensor.copy_(tensors[name])
 
 
-def make_optimiser(model: nn.Module, settings: Optimisation, learning_rate: Tensor) -> torch.optim.Optimizer:
-    """`learning_rate` is a tensor on the parameters' device, so that a recorded step sees the rate change."""
+class Sgd(Optimiser):
+    """Stochastic gradient descent with momentum and weight decay."""
+
+    def __init__(self, parameters: Sequence[Tensor], rate: Tensor, momentum: float, weight_decay: float = 0.0) -> None:
+        super().__init__(parameters, rate)
+        self.momentum, self.weight_decay = momentum, weight_decay
+        # From zero the first step's momentum is its gradient, as torch.optim has it.
+        self.slots = {"momentum": [torch.zeros_like(p) for p in self.parameters]} if momentum else {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        used = self._with_gradients()
+        torch._fused_sgd_(
+            [self.parameters[i] for i in used],
+            [gradient for i in used if (gradient := self.parameters[i].grad) is not None],
+            [self.slots["momentum"][i] for i in used] if self.slots else [],
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+            lr=self.rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+
+
+class AdamW(Optimiser):
+    """Adam with decoupled weight decay, of matrices alone: biases, norms and a temperature need not be kept small."""
+
+    EPSILON = 1e-6  # CLIP's
+
+    def __init__(self, parameters: Sequence[Tensor], rate: Tensor, settings: Optimisation) -> None:
+        # Matrices first: states saved by earlier versions are numbered so.
+        super().__init__([p for p in parameters if p.ndim >= 2] + [p for p in parameters if p.ndim < 2], rate)
+        self.settings = settings
+        self.slots = {
+            "mean": [torch.zeros_like(p) for p in self.parameters],
+            "square": [torch.zeros_like(p) for p in self.parameters],
+            "count": [torch.zeros((), device=p.device) for p in self.parameters],
+        }
+
+    @torch.no_grad()
+    def step(self) -> None:
+        used = self._with_gradients()
+        for chosen, decay in (
+            ([i for i in used if self.parameters[i].ndim >= 2], self.settings.weight_decay),
+            ([i for i in used if self.parameters[i].ndim < 2], 0.0),
+        ):
+            if not chosen:
+                continue
+            counts = [self.slots["count"][i] for i in chosen]
+            torch._foreach_add_(counts, 1)
+            torch._fused_adamw_(
+                [self.parameters[i] for i in chosen],
+                [gradient for i in chosen if (gradient := self.parameters[i].grad) is not None],
+                [self.slots["mean"][i] for i in chosen],
+                [self.slots["square"][i] for i in chosen],
+                [],
+                counts,
+                lr=self.rate,
+                beta1=self.settings.momentum,
+                beta2=self.settings.square_momentum,
+                weight_decay=decay,
+                eps=self.EPSILON,
+                amsgrad=False,
+                maximize=False,
+            )
+
+
+def make_optimiser(model: nn.Module, settings: Optimisation, rate: Tensor) -> Optimiser:
+    """`rate` is a tensor on the parameters' device, so that a recorded step sees it change."""
     trained = [p for p in model.parameters() if p.requires_grad]
     if settings.optimiser == "sgd":
-        decay = settings.weight_decay
-        return torch.optim.SGD(trained, lr=learning_rate, momentum=settings.momentum, weight_decay=decay, fused=True)
-    # Biases, norms and the temperature have no size to keep small.
-    groups = [
-        {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=learning_rate,
-        betas=(settings.momentum, settings.square_momentum),
-        eps=1e-6,  # CLIP's
-        fused=True,
-        capturable=learning_rate.is_cuda,
-    )
+        return Sgd(trained, rate, settings.momentum, settings.weight_decay)
+    return AdamW(trained, rate, settings)
 
 
 def rate_at(settings: Optimisation, epoch: int, step: int, steps: int) -> float:
@@ -42,28 +129,3 @@ def rate_at(settings: Optimisation, epoch: int, step: int, steps: int) -> float:
     if settings.schedule == "constant":
         return settings.learning_rate
     return settings.learning_rate * (0.5 * (1 + math.cos(math.pi * (now - warm) / (end - warm))))
-
-
-def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What the optimiser remembers, by slot and parameter; nothing before the first step."""
-    return {
-        f"{name}.{i}": optimiser.state[parameter][slot]
-        for i, parameter in enumerate(_parameters(optimiser))
-        for name, slot in SLOTS.items()
-        if optimiser.state[parameter].get(slot) is not None
-    }
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimiser_state` gave, among whatever else there is in `tensors`."""
-    for i, parameter in enumerate(_parameters(optimiser)):
-        for name, slot in SLOTS.items():
-            if (saved := tensors.get(f"{name}.{i}")) is None:
-                continue
-            # In the parameter's memory format; a count is a number.
-            like = parameter.detach() if saved.shape == parameter.shape else saved
-            optimiser.state[parameter][slot] = torch.empty_like(like, device=parameter.device).copy_(saved)
-
-
-def _parameters(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    return [p for group in optimiser.param_groups for p in group["params"]]

@@ -19,7 +19,7 @@ from muc.data.loader import BatchPlan
 from muc.errors import Interrupted, UserError
 from muc.methods import Method
 from muc.models import ContrastiveModel
-from muc.optimiser import make_optimiser, optimiser_state, rate_at, restore_optimiser
+from muc.optimiser import make_optimiser, rate_at
 from muc.runtime import Runtime
 
 
@@ -97,7 +97,7 @@ class Training:
         batch = self.batches.make()
         with self.runtime.autocast():
             terms = self.method.loss(self.model, batch)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.forget_gradients()
         torch.stack(list(terms.values())).sum().backward()
         self.optimiser.step()
         self.model.after_step()
@@ -127,7 +127,7 @@ class Training:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """-> (tensors, JSON) at the end of a step."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= optimiser_state(self.optimiser)
+        tensors |= self.optimiser.state()
         tensors["generator"] = self.generator.get_state()
         # In order, which JSON objects lose: the loss is their sum, to the last digit.
         sums = [(name, float(value)) for name, value in self.sums.items()]
@@ -138,7 +138,7 @@ class Training:
         """Go back to where `state` was called."""
         weights = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         self.model.load_state_dict(weights)
-        restore_optimiser(self.optimiser, tensors)
+        self.optimiser.restore(tensors)
         self.generator.set_state(tensors["generator"])
         self.epoch, self.step_of_epoch = position["epoch"], position["step_of_epoch"]
         self.seconds = position["seconds"]

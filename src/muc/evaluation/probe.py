@@ -11,6 +11,7 @@ from muc.data.files import Pixels
 from muc.evaluation.chunks import chunks
 from muc.evaluation.features import chunk_size, embed
 from muc.models import ContrastiveModel
+from muc.optimiser import Sgd
 from muc.runtime import Runtime
 
 
@@ -30,11 +31,11 @@ def train_probe(
     features = torch.zeros(len(pixels), probe.in_features, device=runtime.device)
     rows = torch.zeros(min(settings.batch_size, len(pixels)), dtype=torch.long, device=runtime.device)
     rate = torch.tensor(settings.learning_rate, device=runtime.device)
-    optimiser = torch.optim.SGD(probe.parameters(), lr=rate, momentum=settings.momentum, fused=True)
+    optimiser = Sgd(list(probe.parameters()), rate, settings.momentum)
 
     def step() -> None:
         loss = cross_entropy(probe(features[rows]), labels[rows])
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.forget_gradients()
         loss.backward()
         optimiser.step()
 
