@@ -79,7 +79,8 @@ def plan(argv: Sequence[str]) -> None:
         print_json(vars(found))
         return
     print(f"have deleted      {found.n_forget} of {flags.images} images, drawn at random; hold back {found.n_control}")
-    print(f"would find        {found.reference} effect with probability {found.power:.0%} to {found.power_at_best:.0%}")
+    chance = f"{found.power:.0%} to {found.power_at_best:.0%}"
+    print(f"would find        a change as large as {found.reference} with probability {chance}")
     least = found.minimal_effect
     print(
         "smallest change   "
