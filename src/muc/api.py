@@ -92,7 +92,7 @@ def evaluate(
 def embedder(model: ContrastiveModel, runtime: config.Runtime | None = None) -> Embed:
     """The model behind the black-box interface: uint8 images in, backbone features out, nothing else."""
     resolved = Runtime(runtime)
-    model = model.to(resolved.device).eval()
+    model = resolved.place(model).eval()
 
     def answer(images: np.ndarray) -> np.ndarray:
         return embed(model, images, resolved).cpu().numpy()

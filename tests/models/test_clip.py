@@ -2,13 +2,14 @@
 
 import sys
 from dataclasses import replace
-from math import exp, log, sqrt
+from math import exp, log
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from naive import cosine
 from torch import Tensor, nn
 
 from muc.config import Model
@@ -39,11 +40,6 @@ def tiny_batch(n_retain: int, n_forget: int, third: bool = False, seed: int = 0)
         epsilon=n_forget / max(1, n_retain),
         third=tokens[n_retain:] if third else None,
     )
-
-
-def cosine(x: list[float], y: list[float]) -> float:
-    dot = sum(a * b for a, b in zip(x, y, strict=True))
-    return dot / sqrt(sum(a * a for a in x) * sum(b * b for b in y))
 
 
 def logs(values: list[float]) -> float:

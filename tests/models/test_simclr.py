@@ -1,11 +1,12 @@
 """SimCLR keeps the contract: what it says of a batch is what its embeddings say, pair by pair."""
 
-from math import exp, log, sqrt
+from math import exp, log
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from naive import cosine
 from torch import Tensor, nn
 
 from muc.config import Model
@@ -35,11 +36,6 @@ def tiny_batch(n_retain: int, n_forget: int, third: bool = False, seed: int = 0)
         epsilon=n_forget / max(1, n_retain),
         third=images(n_forget) if third else None,
     )
-
-
-def cosine(x: list[float], y: list[float]) -> float:
-    dot = sum(a * b for a, b in zip(x, y, strict=True))
-    return dot / sqrt(sum(a * a for a in x) * sum(b * b for b in y))
 
 
 def embeddings(model: SimCLR, batch: Batch) -> tuple[list[list[float]], ...]:

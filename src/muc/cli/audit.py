@@ -221,7 +221,9 @@ def endpoint_of(flags: Collect, open_connections: ExitStack) -> "Endpoint":
         return Adapter(flags.adapter)
     if flags.before is None or flags.run is None:
         raise UserError("--run names the run after unlearning; give the one before it with --before")
-    return Runs(flags.before, flags.run)
+    from muc.cli.local_endpoint import LocalEndpoint
+
+    return LocalEndpoint(flags.before, flags.run)
 
 
 def _is_local(url: str) -> bool:
@@ -253,41 +255,6 @@ def moved_images(folder: Any, given: Sequence[Path]) -> list[Path]:
     if missing := [image.name for image in images if image.sha256 not in known]:
         raise UserError(f"the image '{missing[0]}' of the audit is not among the files given with --images; add it")
     return [known[image.sha256] for image in images]
-
-
-class Runs:
-    """Two runs on this computer in place of an endpoint."""
-
-    def __init__(self, before: Path, after: Path) -> None:
-        from muc.storage import RunFolder
-
-        self.runs = {"before": RunFolder(before), "after": RunFolder(after)}
-        self.opened: dict[str, Any] = {}
-
-    def _open(self, phase: str) -> Any:
-        from muc.runs import embedder
-
-        if phase not in self.opened:
-            self.opened[phase] = embedder(self.runs[phase])
-        return self.opened[phase]
-
-    def about(self, phase: Literal["before", "after"]) -> Any:
-        from muc.audit.protocol.endpoint import About
-
-        return About(*self._open(phase).input_shape, model_sha256=self._digest(phase))
-
-    def embed(self, pngs: Sequence[bytes], phase: Literal["before", "after"]) -> Any:
-        import numpy as np
-
-        from muc.audit.protocol.endpoint import Reply
-        from muc.audit.protocol.pictures import from_png
-
-        model = self._open(phase)
-        pixels = np.stack([from_png(png, model.input_shape[0]) for png in pngs])
-        return Reply(model(pixels), self._digest(phase))
-
-    def _digest(self, phase: str) -> str:
-        return str(self.runs[phase].result()["model_sha256"])
 
 
 # --- verdict and verify ---
