@@ -49,6 +49,10 @@ def files(tmp_path: Path) -> list[str]:
     return paths
 
 
+SLOW_PICTURES = """const quick = createImageBitmap;
+window.createImageBitmap = (file) => new Promise((done) => setTimeout(done, 100)).then(() => quick(file));"""
+
+
 def connect(page: Any, key: str) -> None:
     page.get_by_label("The key that the model owner gave you").fill(key)
     page.keyboard.press("Enter")
@@ -103,6 +107,7 @@ def test_a_saved_split_serves_the_same_images_only(page: Any, alice: str, files:
         page.get_by_role("button", name="Draw now and save the file").click()
     split = tmp_path / "audit-split.json"
     saved.value.save_as(split)
+    page.add_init_script(SLOW_PICTURES)  # the file of the split comes while they are still being read
     page.reload()
     connect(page, alice)
     page.set_input_files("#files", files[:7])

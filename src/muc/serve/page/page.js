@@ -260,7 +260,7 @@ async function loadSplit(file) {
   const missing = saved.images.filter((image) => !here.has(image.sha256)).length, extra = [...here].filter((d) => !known.has(d)).length;
   if (missing || extra) throw new Error(`The file is about other images: ${missing} of its images are not here, ${extra} here are not in it. Choose the same images as then.`);
   state.forget = new Set(saved.images.filter((image) => image.forget).map((image) => image.sha256));
-  $("drawn").textContent = `Drawn on ${saved.drawn}: ${state.forget.size} to delete, ${saved.images.length - state.forget.size} held back.`;
+  return `Drawn on ${saved.drawn}: ${state.forget.size} to delete, ${saved.images.length - state.forget.size} held back.`;
 }
 
 // --- the page ---------------------------------------------------------------------------------------------------------
@@ -292,46 +292,53 @@ async function refresh() {
   state.plan = plan;
 }
 
-function guarded(work) {  // one sentence for whatever goes wrong
-  return async (event) => {
-    event?.preventDefault();
-    $("error").textContent = "";
-    try {
-      await work(event);
-    } catch (error) {
-      $("error").textContent = error.message;
-    }
+let turn = Promise.resolve();
+
+// One action after another, since each reads what the one before has left; one sentence for whatever goes wrong.
+// `take` runs at once: the files of a drop are gone by the time that its turn comes.
+function inTurn(work, take = () => {}) {
+  return (event) => {
+    event.preventDefault();
+    const taken = take(event);
+    turn = turn.then(async () => {
+      $("error").textContent = "";
+      try {
+        await work(taken);
+      } catch (error) {
+        $("error").textContent = error.message;
+      }
+    });
   };
 }
 
-$("connect").addEventListener("submit", guarded(async () => {
+$("connect").addEventListener("submit", inTurn(async () => {
   state.key = $("key").value.trim();
   state.about = null;
   state.about = await ask("v1/about");
   $("about").textContent = `Connected. ${state.about.budget.left} of ${state.about.budget.total} queries are left.`;
   await refresh();
 }));
-$("files").addEventListener("change", guarded(() => addFiles($("files").files)));
+$("files").addEventListener("change", inTurn(addFiles, () => [...$("files").files]));
 for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
-  $("drop").addEventListener(name, guarded(async (event) => {
+  $("drop").addEventListener(name, (event) => {
+    event.preventDefault();
     $("drop").classList.toggle("over", name === "dragenter" || name === "dragover");
-    if (name === "drop") await addFiles(event.dataTransfer.files);
-  }));
+  });
 }
-$("draw").addEventListener("click", guarded(async () => {
+$("drop").addEventListener("drop", inTurn(addFiles, (event) => [...event.dataTransfer.files]));
+$("draw").addEventListener("click", inTurn(async () => {
   const chosen = shuffled(state.images).slice(0, state.plan.n_forget);
   state.forget = new Set(chosen.map((image) => image.digest));
   saveSplit();
   await refresh();
   $("drawn").textContent = `${state.forget.size} images are to be deleted, ${state.images.length - state.forget.size} held back: see above. Ask for exactly these to be deleted, and keep the file.`;
 }));
-$("split").addEventListener("change", guarded(async () => {
-  const words = $("split").files.length && (await loadSplit($("split").files[0]), $("drawn").textContent);
+$("split").addEventListener("change", inTurn(async (file) => {
+  const words = file ? await loadSplit(file) : "";
   await refresh();
-  $("drawn").textContent = words || "";
-}));
-$("run").addEventListener("click", guarded(async () => {
-  $("run").disabled = true;
+  $("drawn").textContent = words;
+}, () => $("split").files[0]));
+$("run").addEventListener("click", inTurn(async () => {
   try {
     state.outcome = await compare();
     $("status").textContent = "Done.";
@@ -339,6 +346,6 @@ $("run").addEventListener("click", guarded(async () => {
   } finally {
     $("run").disabled = false;
   }
-}));
-$("save-report").addEventListener("click", guarded(saveReport));
-$("save-numbers").addEventListener("click", guarded(() => save("audit-numbers.json", JSON.stringify(state.outcome, null, 1), "application/json")));
+}, () => { $("run").disabled = true; }));
+$("save-report").addEventListener("click", inTurn(saveReport));
+$("save-numbers").addEventListener("click", inTurn(() => save("audit-numbers.json", JSON.stringify(state.outcome, null, 1), "application/json")));
