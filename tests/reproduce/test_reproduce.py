@@ -7,11 +7,10 @@ import pytest
 
 from muc import config, runs
 from muc.__main__ import main
-from muc.reproduce import RECIPES
-from muc.reproduce.steps import Options, Step, carry_out, chosen_run, encoder_run, encoder_settings, request_folder
+from muc.reproduce import RECIPES, find_recipe, white_box
+from muc.reproduce.recipe import Options, Step, carry_out
 from muc.reproduce.time_memory import tabulate
-from muc.reproduce.white_box import TABLES
-from muc.storage import RunFolder
+from muc.reproduce.trial import Trial, encoder_settings
 
 SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
 
@@ -37,11 +36,11 @@ def test_a_table_comes_in_all_formats_with_its_records(out: Path) -> None:
 
 def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
     options = Options(out=out, smoke=True)
-    folders = [request_folder(encoder_settings("cifar10", "simclr", "", s, options), 0.1, options) for s in (0, 1)]
+    first, second = (Trial(encoder_settings("cifar10", "simclr", s, options), 0.1, options) for s in (0, 1))
     for name in ("finetune", "alignment_calibration"):
-        assert len(json.loads((folders[0] / name / "search.json").read_text())) == 2
-        assert not (folders[1] / name / "search.json").exists()
-        assert runs.method_of(chosen_run(folders[0], name)) == runs.method_of(RunFolder(folders[1] / name))
+        assert len(json.loads((first.folder / name / "search.json").read_text())) == 2
+        assert not (second.folder / name / "search.json").exists()
+        assert runs.method_of(first.chosen(name)) == runs.method_of(second.chosen(name))
 
 
 def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFixture) -> None:
@@ -56,7 +55,7 @@ def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFix
     assert {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*.json")} == before
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", white_box.RECIPES)
 def test_every_white_box_table_runs(name: str, out: Path) -> None:
     assert main(["reproduce", name, "--out", str(out), "--methods", "finetune", *SMOKE]) == 0
     assert (out / name / "report.html").exists()
@@ -65,13 +64,14 @@ def test_every_white_box_table_runs(name: str, out: Path) -> None:
 def test_time_and_memory_stands_beside_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     flags = ["--out", str(tmp_path), "--methods", "finetune", "gradient_ascent", *SMOKE]
     assert main(["reproduce", "time-memory", *flags]) == 0
-    cells = json.loads((tmp_path / "time-memory" / "time-memory.json").read_text())["cells"]
-    assert [cell["method"] for cell in cells] == ["finetune", "gradient_ascent"]
+    cells = json.loads((tmp_path / "time-memory" / "results.json").read_text())["cells"]
+    assert [cell["method"] for cell in cells] == ["retrain", "finetune", "gradient_ascent"]
     for cell in cells:
         assert cell["time_minutes"] == pytest.approx(cell["seconds_per_epoch"] * cell["epochs"] / 60)
     table = tabulate(cells, "cpu", "moco")
-    assert [row[1].paper for row in table.rows] == ["1.03", "0.14"]
-    assert "smoke test" in capsys.readouterr().out
+    assert [row[1].paper for row in table.rows][1:] == ["1.03", "0.14"]
+    assert "ResNet-18 min" in capsys.readouterr().out
+    assert "Smoke test" in (tmp_path / "time-memory" / "tables.md").read_text()
 
 
 def test_a_dry_run_writes_nothing_and_names_the_cost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -80,6 +80,11 @@ def test_a_dry_run_writes_nothing_and_names_the_cost(tmp_path: Path, capsys: pyt
     plan = capsys.readouterr().err
     assert "8:48  pretrain cifar10-moco-resnet18-800epochs-seed0" in plan
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_name_leads_to_its_recipe(name: str) -> None:
+    assert find_recipe(name).title
 
 
 def test_the_list_names_every_recipe(capsys: pytest.CaptureFixture) -> None:
@@ -107,6 +112,7 @@ def test_a_step_that_leaves_no_result_stops_the_reproduction() -> None:
 
 
 def test_runs_are_named_by_what_they_are() -> None:
-    settings = encoder_settings("cifar100", "moco", "resnet50", 3, Options(epochs=200))
-    assert encoder_run(settings, Options()).path.name == "cifar100-moco-resnet50-200epochs-seed3"
+    settings = encoder_settings("cifar100", "moco", 3, Options(epochs=200), "resnet50")
+    assert Trial(settings, 0.5, Options()).encoder.path.name == "cifar100-moco-resnet50-200epochs-seed3"
+    assert Trial(settings, 0.5, Options(), "2d").folder.name == "cifar100-moco-resnet50-200epochs-seed3-2d-forget50"
     assert settings.optimisation == config.Optimisation(epochs=200)

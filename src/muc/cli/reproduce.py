@@ -11,7 +11,7 @@ from muc import config
 from muc.cli.flags import RuntimeFlags, parse, say
 from muc.errors import Interrupted, UserError, check_name
 from muc.methods import METHODS
-from muc.reproduce import RECIPES
+from muc.reproduce import RECIPES, find_recipe
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def reproduce(argv: Sequence[str]) -> None:
     example = "muc reproduce cifar10-10 --algorithms moco --dry-run"
     flags = parse(Reproduce, argv, "reproduce", about, example)
     if flags.list or not flags.name:
-        print("\n".join(f"{name:14} {what}" for name, what in RECIPES.items()))
+        print("\n".join(f"{name:20} {what}" for name, (_, what) in RECIPES.items()))
         if not flags.list:
             raise UserError("no table or figure was named; give one of those above")
         return
@@ -52,35 +52,23 @@ def reproduce(argv: Sequence[str]) -> None:
     for given, known in ((flags.methods, METHODS), (flags.algorithms, config.ALGORITHMS)):
         for value in given:
             check_name("method" if known is METHODS else "algorithm", value, known)
-    try:
-        time_memory(flags) if name == "time-memory" else white_box(name, flags)
-    except Interrupted:
-        raise Interrupted(f"muc reproduce {' '.join(argv)}") from None
-
-
-def time_memory(flags: Reproduce) -> None:
     from muc.report.render import print_terminal
-    from muc.reproduce.time_memory import reproduce
+    from muc.reproduce.recipe import Options, carry_out, describe
 
-    algorithm = flags.algorithms[0] if flags.algorithms else "moco"
-    print_terminal(reproduce(flags.out / "time-memory", flags.methods, flags.runtime, flags.smoke, algorithm))
-
-
-def white_box(name: str, flags: Reproduce) -> None:
-    from muc.report.render import print_terminal
-    from muc.report.tables import all_tables
-    from muc.reproduce.steps import Options, carry_out, describe
-    from muc.reproduce.white_box import TABLES, restricted
-
-    chosen = tuple(m for m in METHODS if not flags.methods or m in flags.methods or m == "retrain")
-    options = Options(flags.out, flags.seeds, flags.epochs, chosen, flags.search, flags.smoke, flags.runtime)
-    table = restricted(TABLES[name], flags.algorithms)
-    steps = table.steps(options)
+    methods = tuple(m for m in METHODS if not flags.methods or m in flags.methods or m == "retrain")
+    options = Options(
+        flags.out, flags.seeds, flags.epochs, methods, flags.algorithms, flags.search, flags.smoke, flags.runtime
+    )
+    recipe, out = find_recipe(name), flags.out / name
+    steps = recipe.steps(options, out)
     say(describe(steps))
     if flags.dry_run:
         return
-    carry_out(steps)
-    page = table.write(options, name)
-    for made in all_tables(table.found(options)):
-        print_terminal(made)
+    try:
+        carry_out(steps, say)
+    except Interrupted:
+        raise Interrupted(f"muc reproduce {' '.join(argv)}") from None
+    page, tables = recipe.write(options, out)
+    for table in tables:
+        print_terminal(table)
     say(f"the report: {page}")

@@ -15,15 +15,19 @@ from muc.evaluation.white_box import evaluate
 from muc.models import CLIP
 from muc.progress import meter
 from muc.runtime import Runtime
-from muc.storage import FORMAT_VERSION, RunFolder
+from muc.storage import FORMAT_VERSION, ORIGINAL_RECORD, RECORD, RunFolder, Split, read_json
 
 
 def evaluate_runs(
-    evaluated: list[RunFolder], against: RunFolder | None = None, runtime: config.Runtime | None = None
+    evaluated: list[RunFolder],
+    against: RunFolder | None = None,
+    runtime: config.Runtime | None = None,
+    keep: bool = False,
 ) -> list[dict[str, Any]]:
     """Records of all runs (Retrain's first, where it is given), each also saved in its run's folder.
 
-    The original model may be among the runs: it is judged on the request of the others.
+    The original model may be among the runs: it is judged on the request of the others. With `keep`, a model that was
+    judged on this request before is not judged again.
     """
     others = [run for run in evaluated if not against or run.path.resolve() != against.path.resolve()]
     order = [against, *others] if against else others
@@ -34,7 +38,7 @@ def evaluate_runs(
     records: list[dict[str, Any]] = []
     with meter("evaluate", len(order), "runs") as progress:
         for run in order:
-            records.append(record_of(run, served, resolved))
+            records.append((keep and kept_record(run, served)) or record_of(run, served, resolved))
             progress.advance(note=str(run))
     for run, record in zip(order, records, strict=True):
         record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else None
@@ -70,6 +74,18 @@ def check_comparable(run: RunFolder, served: RunFolder) -> None:
         raise UserError(f"{run} and {served} were made with different data; evaluate runs of one data set together")
     if not is_original(run, served) and sorted(run.split().unlearn) != sorted(served.split().unlearn):
         raise UserError(f"{run} and {served} do not serve the same request; evaluate runs of one request together")
+
+
+def kept_record(run: RunFolder, served: RunFolder) -> dict[str, Any] | None:
+    """What was found out about this very model and request."""
+    path = served.path / ORIGINAL_RECORD if is_original(run, served) else run.path / RECORD
+    record = read_json(path) if path.exists() else {}
+    same = (run.result()["model_sha256"], request_digest(served.split()))
+    return record if (record.get("model_sha256"), record.get("request_sha256")) == same else None
+
+
+def request_digest(split: Split) -> str:
+    return sha256(np.sort(split.unlearn).astype("<i8").tobytes()).hexdigest()
 
 
 def judge(
@@ -113,7 +129,8 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
         "forget_images": len(split.unlearn),
         "retain_images": len(split.retain),
         "seed": split.seed,
-        "request_sha256": sha256(np.sort(split.unlearn).astype("<i8").tobytes()).hexdigest(),
+        "request_sha256": request_digest(split),
+        "model_sha256": result["model_sha256"],
         "method_settings": values.get("method"),
         "env": run.env(),
         "metrics": metrics,

@@ -1,7 +1,5 @@
 """The audit's report: one self-contained page, plain words first. No scripts, nothing fetched, everything escaped."""
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from muc import __version__
 from muc.audit.protocol.folder import Terms
 from muc.audit.protocol.judge import Alignment, Judgement, null_distribution, permutation_seed
@@ -9,7 +7,7 @@ from muc.audit.protocol.publish import Case
 from muc.audit.verdict import CHANGED, NO_CHANGE
 from muc.report.audit_figures import effect_chart, group_heatmaps, null_histograms
 from muc.report.canvas import data_uri
-from muc.report.page import Picture
+from muc.report.page import Picture, fill
 
 MARKS = {CHANGED: "▲", NO_CHANGE: "■"}  # beside the words: the verdict must not hang on a colour
 LIMITS = (
@@ -38,11 +36,9 @@ LIMITS = (
 
 def audit_page(case: Case) -> str:
     """The report as HTML text."""
-    environment = Environment(
-        loader=PackageLoader("muc.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     judgement, terms = case.judgement, case.commitment.terms
-    return environment.get_template("audit.html.jinja").render(
+    return fill(
+        "audit.html.jinja",
         finding=judgement.finding,
         mark=MARKS.get(judgement.finding, "?"),
         words=judgement.words,

@@ -10,6 +10,7 @@ from muc.report.tables import all_tables
 from muc.storage import write_json, write_text
 
 TITLE = "Unlearning report"
+LATEX_HEAD = "% needs \\usepackage{booktabs,graphicx}\n"
 PAGE, MARKDOWN, LATEX, RESULTS = "report.html", "tables.md", "tables.tex", "results.json"
 
 
@@ -31,6 +32,6 @@ def write_report(
     made = all_tables(records)
     write_json(out / RESULTS, records)
     write_text(out / MARKDOWN, f"# {render.markdown_text(title)}\n\n" + "\n".join(map(render.markdown, made)))
-    write_text(out / LATEX, "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(map(render.latex, made)))
+    write_text(out / LATEX, LATEX_HEAD + "\n".join(map(render.latex, made)))
     write_text(out / PAGE, text)
     return out / PAGE

@@ -44,11 +44,9 @@ def page(
     thumbnails: Sequence[bytes] | None = None,
 ) -> str:
     """The report as HTML text."""
-    environment = Environment(
-        loader=PackageLoader("muc.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     sections = [section(c) for c in compare(records)]
-    return environment.get_template("page.html.jinja").render(
+    return fill(
+        "page.html.jinja",
         title=title,
         sections=sections,
         pictures=look_pictures(looks or {}, thumbnails),
@@ -56,6 +54,14 @@ def page(
         environment=environment_facts(records),
         runs=[(str(r["run"]), method_name(r["method"]), str(r["seed"])) for r in records],
     )
+
+
+def fill(template: str, **values: Any) -> str:
+    """A page from its template; everything put into it is escaped, and nothing may be missing."""
+    environment = Environment(
+        loader=PackageLoader("muc.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template(template).render(**values)
 
 
 def section(comparison: Comparison) -> Section:

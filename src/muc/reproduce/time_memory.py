@@ -6,63 +6,80 @@ number of epochs. Pixels are noise, which costs the same as pictures.
 
 import gc
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from muc import config, paper
+from muc import paper
 from muc.config import recipe
 from muc.data import plan_batches
-from muc.errors import check_name
 from muc.methods import METHODS
 from muc.models import build_model
-from muc.progress import meter
-from muc.report.render import latex, markdown
-from muc.report.tables import Cell, Table
+from muc.report.cells import Cell, Table
+from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name
+from muc.reproduce.recipe import Options, Recipe, Step, computed
+from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS
 from muc.runs import environment, optimisation_of
 from muc.runtime import Runtime
-from muc.storage import write_json
+from muc.storage import read_json
 from muc.train import Training
 
 ARCHITECTURES = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+CAPTION = (
+    "Minutes for all epochs, extrapolated from one timed epoch after one that warms up (start-up not counted), and "
+    "peak device memory. The paper's (four A100; data and algorithm not stated) below."
+)
 TRAINING_IMAGES, FORGET_FRACTION, IMAGE_SIZE = 45_000, 0.1, 32
 
 
-def reproduce(
-    out: Path,
-    methods: Sequence[str] = (),
-    runtime: config.Runtime | None = None,
-    smoke: bool = False,
-    algorithm: str = "moco",
-) -> Table:
-    """Time every cell, write time-memory.{json,md,tex} into `out`. The paper does not say which algorithm it timed."""
-    chosen = [check_name("method", name, METHODS) for name in methods] or list(METHODS)
-    resolved = Runtime(runtime)
-    shape = (24, 3, 16, 16) if smoke else (TRAINING_IMAGES, 3, IMAGE_SIZE, IMAGE_SIZE)
-    images = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
-    architectures = ARCHITECTURES[:1] if smoke else ARCHITECTURES
-    cells = [(architecture, method) for architecture in architectures for method in chosen]
-    measured = []
-    with meter("time-memory", len(cells), "cells") as progress:
-        for architecture, method in cells:
-            measured.append(measure(algorithm, architecture, method, images, 8 if smoke else 512, resolved))
-            progress.advance(note=f"{architecture} {method}")
-    record = {"algorithm": algorithm, "environment": environment(resolved), "cells": measured}
-    write_json(out / "time-memory.json", record)
-    table = tabulate(measured, resolved.describe(), algorithm, smoke)
-    (out / "time-memory.md").write_text(markdown(table), encoding="utf-8")
-    (out / "time-memory.tex").write_text(latex(table), encoding="utf-8")
-    return table
+@dataclass(frozen=True)
+class TimeMemory(Recipe):
+    """A cell for each architecture and method. The paper does not say which algorithm it timed."""
+
+    def cells(self, options: Options, out: Path) -> dict[tuple[str, str], Path]:
+        """{(architecture, method): where it is kept}."""
+        architectures = ARCHITECTURES[:1] if options.smoke else ARCHITECTURES
+        algorithm = self.algorithms(options, "moco", "simclr")[0]
+        return {
+            (architecture, method): out / "cells" / f"{algorithm}-{architecture}-{method}.json"
+            for architecture in architectures
+            for method in options.methods
+        }
+
+    def steps(self, options: Options, out: Path) -> list[Step]:
+        algorithm = self.algorithms(options, "moco", "simclr")[0]
+        return [
+            computed(
+                f"time {method} of {algorithm}, {architecture}",
+                START_SECONDS + 2 * SECONDS_PER_EPOCH[algorithm] * RELATIVE_COST[architecture],
+                path,
+                partial(measure, algorithm, architecture, method, options),
+            )
+            for (architecture, method), path in self.cells(options, out).items()
+        ]
+
+    def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
+        measured = [read_json(path) for path in self.cells(options, out).values()]
+        environments = [cell.pop("environment") for cell in measured]
+        algorithm = self.algorithms(options, "moco", "simclr")[0]
+        table = tabulate(measured, " / ".join(dict.fromkeys(e["device"] for e in environments)), algorithm)
+        results = {"algorithm": algorithm, "environment": environments[0], "cells": measured}
+        sheet = Sheet(self.heading(options), [CAPTION], results, environments, [table])
+        return write_sheet(sheet, out), [table]
 
 
-def measure(
-    algorithm: str, architecture: str, name: str, images: np.ndarray, batch: int, runtime: Runtime
-) -> dict[str, Any]:
+RECIPES = {"time-memory": TimeMemory("Time and memory (the paper's table 15)")}
+
+
+def measure(algorithm: str, architecture: str, name: str, options: Options) -> dict[str, Any]:
     """One cell of the table."""
+    runtime, batch = Runtime(options.runtime), 8 if options.smoke else 512
+    shape = (24, 3, 16, 16) if options.smoke else (TRAINING_IMAGES, 3, IMAGE_SIZE, IMAGE_SIZE)
+    images = np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
     settings = recipe("cifar10", algorithm)
     settings = replace(settings, optimisation=replace(settings.optimisation, batch_size=batch))
     method = METHODS[name]()
@@ -83,10 +100,11 @@ def measure(
         "epochs": whole.epochs,
         "time_minutes": seconds * whole.epochs / 60,
         "gpu_memory_gb": None if memory is None else memory / 1e9,
+        "environment": environment(runtime),
     }
 
 
-def tabulate(cells: list[dict[str, Any]], device: str, algorithm: str, smoke: bool = False) -> Table:
+def tabulate(cells: list[dict[str, Any]], device: str, algorithm: str) -> Table:
     """Minutes and GB by architecture, the paper's below."""
     printed = {(r["architecture"], r["method"]): r for r in paper.load()["tables"]["time_memory"]["rows"]}
     architectures = list(dict.fromkeys(cell["architecture"] for cell in cells))
@@ -103,9 +121,8 @@ def tabulate(cells: list[dict[str, Any]], device: str, algorithm: str, smoke: bo
         rows.append(tuple(row))
     names = [architecture_name(name) for name in architectures]
     return Table(
-        title=f"Time and memory: {algorithm}, {device}{' (smoke test: the numbers mean nothing)' if smoke else ''}",
-        caption="Minutes for all epochs, extrapolated from one timed epoch after one that warms up (start-up not "
-        "counted), and peak device memory. The paper's (four A100; data and algorithm not stated) below.",
+        title=f"Time and memory: {algorithm}, {device}",
+        caption=CAPTION,
         columns=("Method", *(f"{name} {unit}" for name in names for unit in ("min", "GB"))),
         rows=tuple(rows),
     )

@@ -1,66 +1,53 @@
 """The paper's white-box tables: every method's metrics and gaps to Retrain, beside the paper's."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from muc.reproduce.steps import (
-    Options,
-    Step,
-    encoder_settings,
-    evaluate_step,
-    method_step,
-    pretrain_step,
-    records,
-    request_folder,
-)
+from muc.report import write_report
+from muc.report.cells import Table
+from muc.report.tables import all_tables
+from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.trial import Trial, encoder_settings
 
 
 @dataclass(frozen=True)
-class WhiteBox:
+class WhiteBox(Recipe):
     """One table: a data set, an architecture, a share to forget, for one or two algorithms."""
 
-    title: str
     data: str
     fraction: float
-    algorithms: tuple[str, ...] = ("moco", "simclr")
+    known: tuple[str, ...] = ("moco", "simclr")
     architecture: str = "resnet18"
 
-    def steps(self, options: Options) -> list[Step]:
-        """Encoders, Retrain, methods, evaluation; hyper-parameters are chosen on the first seed and then fixed."""
+    def trials(self, algorithm: str, options: Options) -> list[Trial]:
+        """One a seed."""
+        return [
+            Trial(encoder_settings(self.data, algorithm, seed, options, self.architecture), self.fraction, options)
+            for seed in options.seeds
+        ]
+
+    def steps(self, options: Options, out: Path) -> list[Step]:
+        """Of all trials; hyper-parameters are chosen in the first and then fixed."""
         made: list[Step] = []
-        for algorithm in self.algorithms:
-            searched: Path | None = None
-            for seed in options.seeds:
-                settings = encoder_settings(self.data, algorithm, self.architecture, seed, options)
-                made.append(pretrain_step(settings, options))
-                order = sorted(options.methods, key=lambda name: name != "retrain")  # searches look at Retrain
-                made += [method_step(settings, self.fraction, name, options, like=searched) for name in order]
-                made.append(evaluate_step(settings, self.fraction, options))
-                searched = searched or request_folder(settings, self.fraction, options)
+        for algorithm in self.algorithms(options, *self.known):
+            first, *others = self.trials(algorithm, options)
+            made += first.steps()
+            for trial in others:
+                made += trial.steps(like=first)
         return made
 
     def found(self, options: Options) -> list[dict[str, Any]]:
         """The records of all algorithms and seeds."""
-        return [
-            record
-            for algorithm in self.algorithms
-            for seed in options.seeds
-            for record in records(
-                encoder_settings(self.data, algorithm, self.architecture, seed, options), self.fraction, options
-            )
-        ]
+        trials = [t for a in self.algorithms(options, *self.known) for t in self.trials(a, options)]
+        return [record for trial in trials for record in trial.records(options.methods)]
 
-    def write(self, options: Options, name: str) -> Path:
-        """The table in all formats. -> the page's path."""
-        from muc.report import write_report
-
-        title = f"Smoke test, the numbers mean nothing: {self.title}" if options.smoke else self.title
-        return write_report(self.found(options), options.out / name, title)
+    def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
+        records = self.found(options)
+        return write_report(records, out, self.heading(options)), all_tables(records)
 
 
-TABLES = {
+RECIPES = {
     "cifar10-10": WhiteBox("CIFAR-10, 10 % forgotten (the paper's table 2)", "cifar10", 0.1),
     "cifar10-50": WhiteBox("CIFAR-10, 50 % forgotten (table 3)", "cifar10", 0.5),
     "cifar100-10": WhiteBox("CIFAR-100, 10 % forgotten (table 4)", "cifar100", 0.1),
@@ -68,9 +55,3 @@ TABLES = {
     "svhn": WhiteBox("SVHN, 10 % forgotten (table 6)", "svhn", 0.1, ("moco",)),
     "resnet50": WhiteBox("ResNet-50, CIFAR-10, 10 % forgotten (table 12)", "cifar10", 0.1, ("moco",), "resnet50"),
 }
-
-
-def restricted(table: WhiteBox, algorithms: Sequence[str]) -> WhiteBox:
-    """The table for some of its algorithms."""
-    kept = tuple(name for name in table.algorithms if name in algorithms)
-    return replace(table, algorithms=kept or table.algorithms)

@@ -1,0 +1,88 @@
+"""A recipe: steps that can be planned, skipped and resumed, and what is written when all are done."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from muc import config
+from muc.errors import UserError
+from muc.methods import METHODS
+from muc.progress import clock
+from muc.report.cells import Table
+from muc.storage import write_json
+
+SMOKE = "Smoke test, the numbers mean nothing: "
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a reproduction may be asked for."""
+
+    out: Path = Path("reproduced")
+    seeds: tuple[int, ...] = (0,)
+    epochs: int | None = None
+    """Of pretraining and Retrain, instead of the paper's 800."""
+    methods: tuple[str, ...] = tuple(METHODS)
+    """Retrain is always among them."""
+    algorithms: tuple[str, ...] = ()
+    """Only these; none: all that the paper has."""
+    search: int = 1
+    """Settings tried for each method, on the first seed alone; the winner serves the others."""
+    smoke: bool = False
+    runtime: config.Runtime | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do, unless it is done."""
+
+    name: str
+    seconds: float
+    """On one H200."""
+    done: Callable[[], bool]
+    work: Callable[[], Any]
+
+
+def computed(name: str, seconds: float, path: Path, compute: Callable[[], Any]) -> Step:
+    """A step whose result is a JSON file."""
+    return Step(name, seconds, path.exists, lambda: write_json(path, compute()))
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """One table or figure. Its raw results and everything it shows go into one folder, its runs are shared."""
+
+    title: str
+
+    @abstractmethod
+    def steps(self, options: Options, out: Path) -> list[Step]:
+        """What has to be done, in order; `out` is this recipe's folder."""
+
+    @abstractmethod
+    def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
+        """All formats, once every step is done. -> the page's path, and the tables to show on a terminal."""
+
+    def heading(self, options: Options) -> str:
+        return SMOKE + self.title if options.smoke else self.title
+
+    def algorithms(self, options: Options, *known: str) -> tuple[str, ...]:
+        """Those of the paper that were asked for."""
+        return tuple(name for name in known if not options.algorithms or name in options.algorithms) or known
+
+
+def describe(steps: list[Step]) -> str:
+    """The plan, and what it costs."""
+    lines = [f"{'done' if s.done() else clock(s.seconds):>8}  {s.name}" for s in steps]
+    left = sum(s.seconds for s in steps if not s.done())
+    return "\n".join([*lines, f"{clock(left):>8}  in all, on one H200; this machine may take longer"])
+
+
+def carry_out(steps: list[Step], announce: Callable[[str], None] = lambda line: None) -> None:
+    for i, step in enumerate(steps, 1):
+        if not step.done():
+            announce(f"step {i} of {len(steps)}: {step.name}")
+            step.work()
+        if not step.done():
+            raise UserError(f"'{step.name}' ended without its result; run the same command again to continue")
