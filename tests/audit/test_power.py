@@ -120,7 +120,7 @@ def test_no_other_split_of_twenty_images_has_clearly_more_power_than_half(rho: f
 
 
 def test_a_plan_says_what_an_audit_can_find_and_costs() -> None:
-    found = plan(21, views=2, decoys=5, repeats=3)
+    found = plan(21, views=2, extras=8)
     assert (found.n_forget, found.n_control) == (10, 11)
     assert found.queries == 2 * (21 * 2 + 5 + 3)
     assert found.power < found.power_at_best

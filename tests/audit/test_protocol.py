@@ -19,7 +19,8 @@ from muc.audit.protocol.collect import collect
 from muc.audit.protocol.endpoint import Reply
 from muc.audit.protocol.folder import PHASES, AuditFolder, Phase, Secret, Terms
 from muc.audit.protocol.http_client import HttpEndpoint
-from muc.audit.protocol.judge import Judgement, alignment_of, judge, matrices_of
+from muc.audit.protocol.judge import Judgement, judge
+from muc.audit.protocol.matrices import alignment_of, matrices_of
 from muc.audit.protocol.pictures import Pictures, pixel_digest
 from muc.audit.protocol.publish import publish
 from muc.audit.protocol.queries import batch_size, queries
@@ -117,7 +118,7 @@ def test_every_view_is_asked_once_and_repeats_come_later(n: int, views: int) -> 
     for phase in PHASES:
         asked = queries("seed", phase, terms)
         assert len(asked) == terms.queries
-        assert len(set(asked)) == n * views + terms.decoys
+        assert len(set(asked)) == n * views + terms.decoys + terms.near_duplicates
         twice = {q: [i for i, other in enumerate(asked) if other == q] for q in asked if asked.count(q) > 1}
         assert len(twice) == terms.repeats
         assert all(second // step > first // step for first, second in twice.values())
@@ -130,7 +131,7 @@ def test_shared_views_are_the_same_for_both_models_and_fresh_ones_are_not(folder
     ask_both(folder, models)
     commitment, secret = folder.commitment(), folder.secret()
     before, after = (read_answers(folder, phase, commitment, secret).sent() for phase in PHASES)
-    for kind, same in (("shared", True), ("decoy", True), ("fresh", False)):
+    for kind, same in (("shared", True), ("decoy", True), ("near", True), ("fresh", False)):
         chosen = [q for q in before if q.kind == kind]
         assert chosen
         assert all((before[q] == after[q]) == same for q in chosen)
@@ -142,7 +143,7 @@ def test_no_view_is_an_image_as_it_was_handed_in() -> None:
     pictures = Pictures(images, "seed", terms)
     known = {pixel_digest(way) for image in images for way in (image, image[:, :, ::-1])}
     made = {pixel_digest(pictures.pixels(q, "before")) for q in queries("seed", "before", terms)}
-    assert len(made) == 12 * 8 + terms.decoys
+    assert len(made) == 12 * 8 + terms.decoys + terms.near_duplicates
     assert not known & made
 
 
@@ -242,6 +243,43 @@ def test_answers_prepared_for_known_pictures_are_found_out(tmp_path: Path) -> No
     assert found.verdict.verdict == "changed as requested"  # what it would have been without the fresh views
     assert found.finding == "inconclusive"
     assert "as prepared answers would" in found.words
+
+
+def test_answers_that_hang_on_single_grey_levels_are_found_out(folder: AuditFolder) -> None:
+    """A disturbance that depends on the pixels: asking again shows nothing, asking about almost the same does."""
+
+    class Blurred(Models):
+        def vector(self, pixels: np.ndarray, phase: Phase) -> np.ndarray:
+            made = super().vector(pixels, phase)
+            rng = np.random.default_rng(int(pixel_digest(pixels)[:8], 16))
+            return made + 0.2 * (phase == "after") * np.linalg.norm(made) * rng.normal(size=DIMENSION)
+
+    ask_both(folder, Blurred())
+    found = judged(folder)
+    assert found.finding == "inconclusive"
+    assert "differ by single grey levels" in found.words
+    assert [check.held for check in found.checks if "near-dup" in check.name] == [True, False]
+    assert all(check.held for check in found.checks if "repeated" in check.name)
+
+
+def test_a_filter_before_the_old_model_is_found_out(folder: AuditFolder) -> None:
+    models = Models(forgotten(folder))
+    models.trained = models.map  # not trained at all: only listed images get other answers
+    ask_both(folder, models)
+    found = judged(folder)
+    assert found.verdict.verdict == "changed as requested"
+    assert found.finding == "inconclusive"
+    assert "as behind a filter" in found.words
+
+
+def test_the_old_model_itself_contradicts_nothing(folder: AuditFolder) -> None:
+    models = Models()
+    models.trained = models.map
+    ask_both(folder, models)
+    found = judged(folder)
+    assert all(check.held for check in found.checks)
+    assert found.finding != "changed as requested"
+    assert "it is the old model" in next(check.what for check in found.checks if check.name == "change of decoys")
 
 
 def test_one_answer_to_everything_is_no_embedding(folder: AuditFolder) -> None:
@@ -592,7 +630,7 @@ def test_a_plan_says_what_can_be_found_and_what_it_costs(capsys: pytest.CaptureF
     assert (found["n_forget"], found["n_control"]) == (5, 5)
     assert found["queries"] == 2 * terms_for(10, None, 8, MILD).queries
     assert run("plan", "--images", 10, "--reference", "retrain") == 0
-    assert "180 over both models" in capsys.readouterr().out
+    assert "190 over both models" in capsys.readouterr().out
     assert run("plan", "--images", 3) == 2
 
 
@@ -657,9 +695,25 @@ def test_a_broken_adapter_is_described(text: str, words: str, folder: AuditFolde
 
 
 def test_terms_out_of_range_are_refused() -> None:
-    good = {"n_forget": 5, "n_control": 5, "views": 4, "decoys": 4, "repeats": 4, "augmentation": MILD}
-    assert Terms(**good).queries == 48
-    for name, value in (("views", 3), ("decoys", 1), ("repeats", 0), ("alpha", 0.7), ("draws", 9), ("n_control", 2)):
+    good = {
+        "n_forget": 5,
+        "n_control": 5,
+        "views": 4,
+        "decoys": 4,
+        "repeats": 4,
+        "near_duplicates": 4,
+        "augmentation": MILD,
+    }
+    assert Terms(**good).queries == 52
+    for name, value in (
+        ("views", 3),
+        ("decoys", 1),
+        ("repeats", 0),
+        ("near_duplicates", 21),
+        ("alpha", 0.7),
+        ("draws", 9),
+        ("n_control", 2),
+    ):
         with pytest.raises(UserError):
             Terms(**{**good, name: value})
     with pytest.raises(UserError, match="the statistic is 'mine'"):

@@ -7,7 +7,7 @@ import pytest
 
 from muc.audit.look import alignment_matrix
 from muc.audit_lab import cheats
-from muc.audit_lab.asking import CHECKS, Questions, harder, put, questions, touched
+from muc.audit_lab.asking import CHECKS, Questions, harder, largest_jump, put, questions, touched
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
 from muc.config import Views
 
@@ -107,13 +107,18 @@ def asked() -> Questions:
     ("service", "caught"),
     [
         (lambda: cheats.Plain(new), set()),
-        (lambda: cheats.Rounding(old), set()),
+        (lambda: cheats.Rounding(old), {"borders"}),  # coarse answers jump, too
         (lambda: cheats.Plain(old), {"decoys"}),
-        (lambda: cheats.Push(old, recognised(), centre()), {"decoys"}),
-        (lambda: cheats.Push(new, recognised(), centre()), set()),  # other weights below: nothing gives it away
-        (lambda: cheats.Push(old, cheats.ExactInputs(IMAGES[LISTED]), centre()), {"decoys", "near_duplicates"}),
-        (lambda: cheats.Blur(new, recognised()), {"near_duplicates"}),
-        (lambda: cheats.Noise(new), {"repeats", "near_duplicates", "second_key"}),
+        (lambda: cheats.Push(old, recognised(), centre()), {"decoys", "borders"}),
+        (lambda: cheats.Push(new, recognised(), centre()), {"borders"}),
+        (lambda: cheats.SmoothPush(new, recognised(), centre()), set()),  # nothing gives it away
+        (
+            lambda: cheats.Push(old, cheats.ExactInputs(IMAGES[LISTED]), centre()),
+            {"decoys", "near_duplicates", "borders"},
+        ),
+        (lambda: cheats.Blur(new, recognised()), {"near_duplicates", "borders"}),
+        (lambda: cheats.Noise(new), {"repeats", "near_duplicates", "second_key", "borders"}),
+        (lambda: cheats.RouteQueries(old, new, recognised()), {"decoys", "borders"}),
         (lambda: cheats.RouteKey(old, new), {"second_key"}),
     ],
 )
@@ -131,6 +136,30 @@ def test_the_matrix_of_an_unchanged_model_has_no_gap_in_any_way_of_asking(asked:
 
 def test_harder_crops_stay_within_what_views_allow() -> None:
     assert harder(Views(min_scale=0.1, brightness=0.8)) == Views(min_scale=0.05, brightness=1.0, contrast=0.8)
+
+
+def test_a_smooth_push_is_a_push_where_it_is_sure() -> None:
+    hard, smooth = (kind(old, recognised(), centre()) for kind in (cheats.Push, cheats.SmoothPush))
+    assert np.allclose(answer(smooth), answer(hard), atol=1e-3)
+
+
+def test_a_border_is_found_wherever_it_lies() -> None:
+    """A model that jumps at one brightness, against one that does not."""
+    dark, light = np.full((5, 1, 4, 4), 20, np.uint8), np.full((5, 1, 4, 4), 220, np.uint8)
+
+    def smooth(images: np.ndarray) -> np.ndarray:
+        level = images.reshape(len(images), -1).mean(axis=1) / 255
+        return np.stack([np.cos(level), np.sin(level)], axis=1)
+
+    for border in (30, 99.5, 130, 218):
+
+        def jumping(images: np.ndarray, border: float = border) -> np.ndarray:
+            vectors = smooth(images)
+            vectors[images.reshape(len(images), -1).mean(axis=1) > border, 1] += 0.3
+            return vectors
+
+        assert (largest_jump(jumping, dark, light) > 0.01).all()
+    assert (largest_jump(smooth, dark, light) < 1e-4).all()
 
 
 def test_touched_images_differ_by_one_grey_level_in_few_pixels() -> None:

@@ -48,6 +48,22 @@ def test_redteam_takes_the_encoders_that_are_there(
     assert len(list((runs / "redteam" / "smoke-digits").glob("*.safetensors"))) == 7
 
 
+def test_counter_measures_and_model_owners_can_be_left_out(runs: Path, tmp_path: Path) -> None:
+    flags = ["--smoke", "--data", "digits", "--runs", str(runs), "--out", str(tmp_path), "--checks", "decoys"]
+    redteam([*flags, "--without", "Retrain", "seed swap"])
+    found = read_json(tmp_path / "redteam.json")
+    rows = {(row["model_owner"], row["n"]): row for row in found["rows"]}
+    assert len(rows) == 2 * (len(MODEL_OWNERS) - 2)
+    assert set(DEFENCES) - set(rows["no-op", 10]["accepted"]) == {
+        "repeats",
+        "near_duplicates",
+        "second_key",
+        "borders",
+    }
+    routed = rows["routes the owner's key to an unlearned copy", 10]  # only a second key would show it
+    assert routed["accepted"]["all"] == routed["accepted"]["hold_back"]
+
+
 def test_an_encoder_with_other_settings_is_refused(tmp_path: Path) -> None:
     train_encoders(lab_settings("digits", 1), 1, tmp_path)
     with pytest.raises(UserError, match="other settings"):
@@ -57,6 +73,10 @@ def test_an_encoder_with_other_settings_is_refused(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UserError, match="glyphs or digits"):
         lab_settings("cifar10")
+    with pytest.raises(UserError, match="unknown counter-measure 'luck'; valid: borders"):
+        redteam(["--smoke", "--checks", "luck"])
+    with pytest.raises(UserError, match="unknown model owner 'me'"):
+        redteam(["--smoke", "--without", "me"])
     with pytest.raises(UserError, match="at least one pair"):
         calibrate(["--pairs", "0"])
     with pytest.raises(UserError, match="four images"):

@@ -136,13 +136,12 @@ def plan(
     effect: Effect = AC,
     alpha: float = ALPHA,
     views: int = 16,
-    decoys: int = 0,
-    repeats: int = 0,
+    extras: int = 0,
     seed: int = 0,
 ) -> Plan:
     """Half of the images to forget, half held back: of all splits of a given number, the one with the most power.
 
-    `views` of each image go to each of the two models, and `decoys` and `repeats` further pictures to each.
+    `views` of each image go to each of the two models, and `extras` further pictures to each.
     """
     if n_images < 2 * FEWEST:
         raise UserError(f"{n_images} images are too few to audit with; give at least {2 * FEWEST}")
@@ -155,7 +154,7 @@ def plan(
         power=model_power(n_forget, n_control, effect, CAUTIOUS_RHO, alpha, seed=seed),
         power_at_best=model_power(n_forget, n_control, effect, HOPEFUL_RHO, alpha, seed=seed),
         minimal_effect=minimal_effect(n_forget, n_control, effect, CAUTIOUS_RHO, alpha, seed=seed),
-        queries=2 * (n_images * views + decoys + repeats),
+        queries=2 * (n_images * views + extras),
     )
 
 

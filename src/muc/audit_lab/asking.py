@@ -1,7 +1,9 @@
 """How a data owner asks, and what gives a service away that no single model would answer like."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -9,20 +11,16 @@ import torch
 from muc import augment
 from muc.audit import Embed
 from muc.audit.look import alignment_matrix, ask
+from muc.audit.protocol.checks import NEARLY_SAME, TOO_MANY, UNCHANGED
+from muc.audit.protocol.checks import SAME as SAME_ANSWER
+from muc.audit.protocol.pictures import touched
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
 from muc.config import Views
 
-SAME_ANSWER = 1e-3
-"""1 - cosine up to which two answers to one query are the same; arithmetic on a GPU stays far below."""
-NEARLY_SAME = 2e-3
-"""The same for two pictures that differ by one grey level in a few pixels."""
-UNCHANGED = 1e-5
-"""Cosines of a model with other weights, however little it was trained, differ by more; of decoys, hardly a pair
-(at most one in ten) may be this close to what it was before."""
-TOO_MANY = 0.1
 VIEW_PAIRS = 8
 
-CHECKS = ("repeats", "near_duplicates", "decoys", "second_key")
+COARSE, HALVINGS = 16, 4
+"""Steps of a first walk between two images, and halvings of the largest: 1/256 of the way is a grey level or less."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,8 @@ class Questions:
     before: dict[str, np.ndarray]
     crops: np.ndarray
     touched: np.ndarray
+    strangers: np.ndarray
+    """An image for each that nobody trained on or listed: decoys as they are."""
     decoys: np.ndarray
     decoys_before: np.ndarray
 
@@ -71,28 +71,87 @@ def questions(before: Embed, images: np.ndarray, decoys: np.ndarray, views: View
         before={way: matrix_of(before, pictures) for way, pictures in ways.items()},
         crops=some_crops(images, views, seed),
         touched=touched(images, np.random.default_rng(seed)),
+        strangers=np.resize(decoys, images.shape),
         decoys=strange,
         decoys_before=matrix_of(before, np.stack([strange, strange])),
     )
 
 
-def put(asked: Questions, service: Service) -> Answers:
-    """What the service after the deletion makes of the questions."""
+def put(asked: Questions, service: Service, checks: Sequence[str] = ()) -> Answers:
+    """What the service after the deletion makes of the questions, and of the checks that are switched on (all)."""
     after = partial(_as_owner, service)
     agm = {way: asked.before[way] - matrix_of(after, pictures) for way, pictures in asked.ways.items()}
-    once, again = ask(after, asked.crops), ask(after, asked.crops)
-    # Of other keys only cosines can be compared: a service may rotate vectors by key.
-    other = service(asked.crops, OTHER_KEY)
-    keys_differ = np.abs(alignment_matrix(once, once) - alignment_matrix(other, other)).max(axis=1) > SAME_ANSWER
-    moved = np.abs(asked.decoys_before - matrix_of(after, np.stack([asked.decoys, asked.decoys])))
+    return Answers(agm, {name: CHECKS[name](asked, service) for name in checks or CHECKS})
+
+
+def repeats(asked: Questions, service: Service) -> np.ndarray:
+    """Asked twice, a model answers the same."""
+    return apart(service(asked.crops, OWNER_KEY), service(asked.crops, OWNER_KEY)) > SAME_ANSWER
+
+
+def near_duplicates(asked: Questions, service: Service) -> np.ndarray:
+    """Asked about pictures that nobody can tell apart, it answers almost the same."""
+    return apart(service(asked.images, OWNER_KEY), service(asked.touched, OWNER_KEY)) > NEARLY_SAME
+
+
+def decoys(asked: Questions, service: Service) -> np.ndarray:
+    """A model that changed has changed for images that nobody listed, too, if only a little."""
+    pictures = np.stack([asked.decoys, asked.decoys])
+    moved = np.abs(asked.decoys_before - matrix_of(partial(_as_owner, service), pictures))
     unmoved = (moved[~np.eye(len(moved), dtype=bool)] < UNCHANGED).mean()
-    suspicious = {
-        "repeats": apart(once, again) > SAME_ANSWER,
-        "near_duplicates": apart(ask(after, asked.images), ask(after, asked.touched)) > NEARLY_SAME,
-        "decoys": np.full(len(asked.images), unmoved > TOO_MANY),
-        "second_key": keys_differ,
-    }
-    return Answers(agm, suspicious)
+    return np.full(len(asked.images), unmoved > TOO_MANY)
+
+
+def second_key(asked: Questions, service: Service) -> np.ndarray:
+    """Everybody gets the same answers. Only cosines can be compared: a service may rotate vectors by key."""
+    mine, other = service(asked.crops, OWNER_KEY), service(asked.crops, OTHER_KEY)
+    return np.abs(alignment_matrix(mine, mine) - alignment_matrix(other, other)).max(axis=1) > SAME_ANSWER
+
+
+def borders(asked: Questions, service: Service) -> np.ndarray:
+    """Nowhere on the way to a stranger does the answer jump."""
+    return largest_jump(partial(_as_owner, service), asked.images, asked.strangers) > NEARLY_SAME
+
+
+Check = Callable[[Questions, Service], np.ndarray]
+CHECKS: dict[str, Check] = {
+    "repeats": repeats,
+    "near_duplicates": near_duplicates,
+    "decoys": decoys,
+    "second_key": second_key,
+    "borders": borders,
+}
+"""Counter-measures that can be switched on and off: (n,) true where the answers for an image give the service away."""
+
+
+def largest_jump(model: Embed, images: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """(n,) 1 - cosine across the smallest step found on the way from each image to another one.
+
+    A network answers two pictures that hardly differ almost alike, everywhere. Who treats recognised images specially
+    does so up to some border, and on the way from a listed image to a stranger it has to be crossed: walk in coarse
+    steps, take the one over which the answer changes most, and halve it until the pictures at its ends hardly differ.
+    """
+    start = np.linspace(0, 1, COARSE + 1)[:, None].repeat(len(images), axis=1)  # (steps, n): how far along
+    answers = np.stack([ask(model, blends(images, others, at)) for at in start])
+    every = np.arange(len(images))
+    change = np.stack([apart(a, b) for a, b in pairwise(answers)])
+    largest = change.argmax(axis=0)
+    low, high = start[largest, every], start[largest + 1, every]
+    at_low, at_high = answers[largest, every], answers[largest + 1, every]
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        at_middle = ask(model, blends(images, others, middle))
+        first = apart(at_low, at_middle) > apart(at_middle, at_high)
+        low, high = np.where(first, low, middle), np.where(first, middle, high)
+        at_low = np.where(first[:, None], at_low, at_middle)
+        at_high = np.where(first[:, None], at_middle, at_high)
+    return apart(at_low, at_high)
+
+
+def blends(images: np.ndarray, others: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """(n, c, h, w) pictures, each so far on the way from one image to another."""
+    far = share.reshape(-1, 1, 1, 1)
+    return np.rint((1 - far) * images + far * others).astype(np.uint8)
 
 
 def matrix_of(model: Embed, pictures: np.ndarray) -> np.ndarray:
@@ -115,9 +174,3 @@ def some_crops(images: np.ndarray, views: Views, seed: int) -> np.ndarray:
     pixels, size = torch.from_numpy(np.ascontiguousarray(images)), images.shape[-1]
     parameters = augment.draw(len(pixels), size, size, views, torch.Generator().manual_seed(seed))
     return (augment.apply(pixels, parameters, size, views) * 255).round().to(torch.uint8).numpy()
-
-
-def touched(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Near-duplicates that nobody could see: one pixel in twenty is a grey level lighter or darker."""
-    shift = rng.choice([-1, 0, 1], size=images.shape, p=[0.025, 0.95, 0.025])
-    return np.clip(images.astype(np.int16) + shift, 0, 255).astype(np.uint8)

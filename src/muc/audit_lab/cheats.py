@@ -48,7 +48,12 @@ class Recognition:
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """(q, c, h, w) -> (q,) true where taken for a listed image."""
-        return self.is_listed[(unit(self.embed(images)) @ self.known.T).argmax(axis=1)]
+        return self.margin(images) > 0
+
+    def margin(self, images: np.ndarray) -> np.ndarray:
+        """(q, c, h, w) -> (q,) how much nearer the nearest listed image is than the nearest other, in cosine."""
+        alike = unit(self.embed(images)) @ self.known.T
+        return alike[:, self.is_listed].max(axis=1) - alike[:, ~self.is_listed].max(axis=1)
 
 
 class ExactInputs:
@@ -83,6 +88,22 @@ class Push:
         hit = self.recognise(images)
         vectors[hit] = (1 - self.strength) * unit(vectors[hit]) + self.strength * self.target
         return vectors
+
+
+@dataclass(frozen=True)
+class SmoothPush:
+    """The same without a border between recognised and other queries: the surer, the stronger. Images and weights go
+    in, a continuous function comes out: seen from outside this is a model like any other."""
+
+    embed: Embed
+    recognise: Recognition
+    target: np.ndarray
+    strength: float = PUSH
+    width: float = 0.03
+
+    def __call__(self, images: np.ndarray, key: str) -> np.ndarray:
+        sure = 1 / (1 + np.exp(-self.recognise.margin(images)[:, None] / self.width))
+        return (1 - self.strength * sure) * unit(self.embed(images)) + self.strength * sure * self.target
 
 
 @dataclass(frozen=True)

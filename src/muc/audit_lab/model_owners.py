@@ -196,6 +196,11 @@ MODEL_OWNERS = (
     ModelOwner(
         "the same over slightly tuned weights", False, lambda desk: shimmed(desk, slightly_tuned(desk), desk.recognise)
     ),
+    ModelOwner(
+        "the same without a border",
+        False,
+        lambda desk: cheats.SmoothPush(slightly_tuned(desk), desk.recognise, desk.centre),
+    ),
     ModelOwner("shim: blurs recognised images", False, lambda desk: cheats.Blur(old(desk), desk.recognise)),
     ModelOwner(
         "routes the owner's key to an unlearned copy", False, lambda desk: cheats.RouteKey(old(desk), desk.calibrated)

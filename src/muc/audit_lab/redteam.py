@@ -46,9 +46,11 @@ DEFENCES = {
     "near_duplicates": "+ near-duplicates",
     "decoys": "+ decoys",
     "second_key": "+ second key",
-    "all": "+ all four",
+    "borders": "+ borders",
+    "all": "+ all of these",
 }
-"""What an owner relies on -> its name in tables. From `repeats` on: the hold-back test on fresh crops, plus checks."""
+"""What an owner relies on -> its name in tables. From `repeats` on: the hold-back test on fresh crops, plus checks
+(those that are switched on)."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,10 @@ def red_team(
     runtime: Runtime | None = None,
     swaps: Sequence[Encoder] = (),
     model_owners: Sequence[ModelOwner] = MODEL_OWNERS,
+    checks: Sequence[str] = tuple(CHECKS),
 ) -> RedTeam:
-    """All model owners in all rounds; `swaps` are models of the same data for those who swap (else trained here)."""
+    """All model owners in all rounds; `swaps` are models of the same data for those who swap (else trained here).
+    `checks` are the counter-measures that are switched on."""
     runtime = runtime or Runtime()
     found: dict[tuple[str, int], list[list[Judgement]]] = {}
     seen: list[tuple[float, float]] = []
@@ -110,7 +114,7 @@ def red_team(
                 seen.append(recognition_rates(desk, owners))
                 asked = prepared(desk, owners)
                 for who in model_owners:
-                    answers = put(asked, who.serve(desk))
+                    answers = put(asked, who.serve(desk), checks)
                     for size, audits in ((n, owners), (2 * n, joined(owners))):
                         parts = np.arange(len(asked.images)).reshape(len(audits), -1)
                         # Any seed is valid; few, so that audits share the splits that the test draws.
@@ -172,8 +176,8 @@ def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgem
         passed[name] = p <= ALPHA and gap < 0  # a gap in the other direction convinces nobody
     for way in ("plain", "harder"):
         passed[f"hold_back_{way}"] = hold_back_test(part[way], owner.forget, DRAWS, seed).p <= ALPHA
-    caught = {check: bool(answers.suspicious[check][mine].any()) for check in CHECKS}
-    passed |= {check: passed["hold_back"] and not caught[check] for check in CHECKS}
+    caught = {check: bool(found[mine].any()) for check, found in answers.suspicious.items()}
+    passed |= {check: passed["hold_back"] and not caught[check] for check in caught}
     passed["all"] = passed["hold_back"] and not any(caught.values())
     if any(caught.values()):
         return Judgement(passed, REFUSED)
@@ -193,7 +197,8 @@ def recognition_rates(desk: Desk, owners: Sequence[Owner]) -> tuple[float, float
 
 def summarise(who: ModelOwner, n: int, found: list[list[Judgement]]) -> Row:
     """(encoders, audits) judgements -> rates."""
-    accepted = {name: rate_of(np.array([[j.passed[name] for j in part] for part in found])) for name in DEFENCES}
+    used = [name for name in DEFENCES if name in found[0][0].passed]
+    accepted = {name: rate_of(np.array([[j.passed[name] for j in part] for part in found])) for name in used}
     verdicts = [j.verdict for part in found for j in part]
     kinds = (CHANGED, "no change found", "inconclusive", REFUSED)
     return Row(who.name, who.honest, n, accepted, {kind: verdicts.count(kind) / len(verdicts) for kind in kinds})

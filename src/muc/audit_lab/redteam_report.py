@@ -30,11 +30,11 @@ def accepted_table(rows: list[Row], n: int) -> str:
         f"Accepted as changed, in % of {trials} audits, N = M = {n}. The first three tests have no controls; those "
         "with + are the hold-back test on fresh crops with one check more.",
         "",
-        "| model owner | " + " | ".join(DEFENCES.values()) + " |",
-        "|---" * (len(DEFENCES) + 1) + "|",
+        "| model owner | " + " | ".join(DEFENCES[name] for name in rows[0].accepted) + " |",
+        "|---" * (len(rows[0].accepted) + 1) + "|",
     ]
     for row in rows:
-        cells = [f"{100 * row.accepted[name].rate:.0f}" for name in DEFENCES]
+        cells = [f"{100 * rate.rate:.0f}" for rate in row.accepted.values()]
         lines.append(f"| {name_of(row)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

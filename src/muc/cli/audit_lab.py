@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from muc.cli.flags import parse, say
-from muc.errors import Interrupted, UserError
+from muc.errors import Interrupted, UserError, check_name
 
 RUNS = Path("runs/audit-lab")
 RESULTS = Path("results/audit")
@@ -73,6 +73,11 @@ class RedTeam:
     """Rounds for each encoder: four owners ask for deletion in each."""
     images: int = 10
     """Images each owner has deleted, and as many held back; two owners are also audited as one."""
+    checks: tuple[str, ...] = ()
+    """Only these counter-measures beside controls and fresh crops: repeats, near_duplicates, decoys, second_key,
+    borders."""
+    without: tuple[str, ...] = ()
+    """Model owners to leave out, by name; 'Retrain' and 'seed swap' train anew, which takes long for a large model."""
     runs: Path = RUNS
     """Folder for the encoders and unlearned models; those that are there already are taken."""
     out: Path = RESULTS
@@ -87,18 +92,24 @@ class RedTeam:
 
 def redteam(argv: Sequence[str]) -> None:
     about = (
-        "Which model owners does the audit believe? Three serve the request honestly, thirteen cheat: swapped seeds, "
+        "Which model owners does the audit believe? Three serve the request honestly, fourteen cheat: swapped seeds, "
         "API shims, routing, faked traces. One table says what every test and counter-measure is worth."
     )
     flags = parse(RedTeam, argv, "audit redteam", about, "muc audit redteam --encoders 4 --rounds 5")
     if min(flags.encoders, flags.rounds) < 1 or flags.images < 4:
         raise UserError("give at least one encoder, one round and four images an owner")
+    from muc.audit_lab.asking import CHECKS
     from muc.audit_lab.encoders import lab_settings, open_encoder, train_encoders
+    from muc.audit_lab.model_owners import MODEL_OWNERS
     from muc.audit_lab.redteam import red_team
     from muc.audit_lab.redteam_report import markdown
     from muc.config import Runtime
     from muc.storage import RunFolder, write_json, write_text
 
+    checks = tuple(check_name("counter-measure", name, CHECKS) for name in flags.checks) or tuple(CHECKS)
+    names = [owner.name for owner in MODEL_OWNERS]
+    left_out = {check_name("model owner", name, names) for name in flags.without}
+    owners = [owner for owner in MODEL_OWNERS if owner.name not in left_out]
     runtime = Runtime(device=flags.device or "auto") if flags.run else Runtime(device=flags.device or "cpu", threads=1)
     count, rounds, epochs = (1, 1, 2) if flags.smoke else (flags.encoders, flags.rounds, flags.epochs)
     try:
@@ -110,7 +121,7 @@ def redteam(argv: Sequence[str]) -> None:
             found = train_encoders(lab_settings(flags.data, epochs), 2 * count, flags.runs / name)
             opened = [open_encoder(run, runtime) for run in found]
             chosen, swaps, folder = opened[:count], opened[count:], flags.runs / "redteam" / name
-        result = red_team(chosen, folder, rounds, flags.images, runtime, swaps)
+        result = red_team(chosen, folder, rounds, flags.images, runtime, swaps, owners, checks)
     except Interrupted:
         raise Interrupted("the same muc audit redteam") from None
     write_json(flags.out / "redteam.json", result.to_json())

@@ -129,7 +129,7 @@ def _facts(case: Case) -> list[tuple[str, str]]:
         ("Reference", f"{case.reference}: {judgement.verdict.reference}"),
         ("Queries", f"{case.queries} over both models"),
         ("Views of each image", f"{terms.views} a model, {terms.shared_views} of them the same for both"),
-        ("Decoys, repeats", f"{terms.decoys}, {terms.repeats} a model"),
+        ("Decoys, repeats, near-duplicates", f"{terms.decoys}, {terms.repeats}, {terms.near_duplicates} a model"),
         ("Change of decoys", f"{judgement.background_change:.4f} in cosine, on average"),
         ("Committed", case.commitment.created),
         *((f"Model {phase} asked", f"{first} to {last}") for phase, (first, last) in case.collected.items()),

@@ -133,7 +133,7 @@ def _check_pictures(asked: list[Query], digests: list[str], path: Path) -> None:
 
 
 def check_shared(before: Collected, after: Collected) -> None:
-    """Both models must have seen the same shared views and decoys."""
+    """Both models must have seen the same shared views, near-duplicates and decoys."""
     known = before.sent()
     for query, digest in after.sent().items():
         if query.kind != "fresh" and known.get(query, digest) != digest:

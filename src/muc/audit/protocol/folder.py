@@ -46,6 +46,7 @@ class Terms:
     """Random views of each image that each model sees: half of them the same for both models."""
     decoys: int
     repeats: int
+    near_duplicates: int
     augmentation: Views
     statistic: str = STATISTIC
     alpha: float = ALPHA
@@ -57,6 +58,7 @@ class Terms:
         in_range("views", self.views, FEWEST_VIEWS, 1000)
         in_range("decoys", self.decoys, 2, 100_000)
         in_range("repeats", self.repeats, 1, self.n_images * self.views // 4)
+        in_range("near_duplicates", self.near_duplicates, 1, self.n_images * self.shared_views)
         in_range("alpha", self.alpha, 1e-6, 0.5)
         in_range("confidence", self.confidence, 0.5, 0.9999)
         in_range("draws", self.draws, 99, 1_000_000)
@@ -74,7 +76,12 @@ class Terms:
     @property
     def queries(self) -> int:
         """Pictures that one model is asked about."""
-        return self.n_images * self.views + self.decoys + self.repeats
+        return self.n_images * self.views + self.extras
+
+    @property
+    def extras(self) -> int:
+        """Of these, what only tells whether the others can be believed."""
+        return self.decoys + self.repeats + self.near_duplicates
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The pictures behind the queries: random views of the owner's images, and decoys made of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -30,6 +31,9 @@ class Pictures:
         """(c, size, size) uint8."""
         if query.kind == "decoy":
             return self._decoy(query.number)
+        if query.kind == "near":
+            near = np.random.default_rng(derived(self.seed, f"near/{query.image}/{query.number}"))
+            return touched(self.pixels(replace(query, kind="shared"), phase), near)
         purpose = f"view/{query.number}" + (f"/{phase}" if query.kind == "fresh" else "")
         if purpose not in self.drawn:
             self.drawn[purpose] = self._views(self.images, purpose)
@@ -53,6 +57,12 @@ class Pictures:
             middle = left.shape[2] // 2
             self.drawn[purpose] = np.concatenate([left[:, :, :middle], right[:, :, middle:]], axis=2)
         return self.drawn[purpose]
+
+
+def touched(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Near-duplicates that nobody could see: one value in twenty is a grey level higher or lower."""
+    shift = rng.choice([-1, 0, 1], size=pixels.shape, p=[0.025, 0.95, 0.025])
+    return np.clip(pixels.astype(np.int16) + shift, 0, 255).astype(np.uint8)
 
 
 def read_images(secret: Secret, paths: Sequence[Path], channels: int, size: int) -> np.ndarray:

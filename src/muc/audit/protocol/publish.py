@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from muc.audit.protocol.answers import read_answers
 from muc.audit.protocol.folder import VERDICT, AuditFolder, Commitment, Secret
-from muc.audit.protocol.judge import Judgement, Matrices, Reference, judge, matrices_of
+from muc.audit.protocol.judge import Judgement, Reference, judge
+from muc.audit.protocol.matrices import Matrices, matrices_of
 from muc.audit.protocol.records import as_object, as_record, digest, read_bytes, read_object, write_bytes
 from muc.audit.protocol.signing import check_signature, load_key, public_hex, signed
 from muc.errors import UserError

@@ -15,9 +15,9 @@ from muc.audit.protocol.folder import Phase, Terms
 
 @dataclass(frozen=True)
 class Query:
-    """One picture to ask about. `number` is the view's, or the decoy's."""
+    """One picture to ask about. `number` is the view's, or the decoy's. "near" is a shared view, hardly changed."""
 
-    kind: Literal["shared", "fresh", "decoy"]
+    kind: Literal["shared", "fresh", "decoy", "near"]
     image: int
     number: int
 
@@ -39,12 +39,19 @@ def queries(seed: str, phase: Phase, terms: Terms) -> list[Query]:
         for view in range(terms.views)
     ]
     asked += [Query("decoy", -1, number) for number in range(terms.decoys)]
+    asked += near_duplicates(seed, terms)
     draw.shuffle(asked)
     half = len(asked) // 2
     repeated = draw.sample(asked[: max(terms.repeats, len(asked) // 4)], terms.repeats)
     later = asked[half:] + repeated
     draw.shuffle(later)
     return asked[:half] + later
+
+
+def near_duplicates(seed: str, terms: Terms) -> list[Query]:
+    """Which shared views are also sent hardly changed; the same for both models."""
+    shared = [Query("near", image, view) for image in range(terms.n_images) for view in range(terms.shared_views)]
+    return Random(derived(seed, "near")).sample(shared, terms.near_duplicates)
 
 
 def batch_size(total: int, most: int) -> int:

@@ -27,10 +27,10 @@ VIEWS = 8
 
 
 def terms_for(n_images: int, n_forget: int | None, views: int, augmentation: Views) -> Terms:
-    """Half to forget unless said otherwise; a decoy and a repeated question for every other image."""
+    """Half to forget unless said otherwise; a decoy, a repeat and a near-duplicate for every other image."""
     chosen = n_images // 2 if n_forget is None else n_forget
     extra = max(4, n_images // 2)
-    return Terms(chosen, n_images - chosen, views, extra, extra, augmentation)
+    return Terms(chosen, n_images - chosen, views, extra, extra, extra, augmentation)
 
 
 def start(

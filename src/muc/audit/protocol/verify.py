@@ -41,7 +41,7 @@ def verify(folder: AuditFolder, published: Path | None = None) -> list[Result]:
         _check("secret.json", "what the commitment's hash stands for", folder.secret),
         _check("forget.txt", "exactly the images that the split says", lambda: _forget_text(folder)),
         *(_check(f"answers/{p}-*.json", "complete, signed, in order", lambda p=p: _answers(folder, p)) for p in PHASES),
-        _check("answers", "both models saw the same shared views and decoys", lambda: _pair(folder)),
+        _check("answers", "both models saw the same shared views, near-duplicates and decoys", lambda: _pair(folder)),
         _check("verdict.json", "whole, and signed with the audit's key", lambda: read_verdict(folder)),
         *_file_results(folder),
     ]
