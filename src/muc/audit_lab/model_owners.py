@@ -197,7 +197,7 @@ MODEL_OWNERS = (
         "the same over slightly tuned weights", False, lambda desk: shimmed(desk, slightly_tuned(desk), desk.recognise)
     ),
     ModelOwner(
-        "the same without a border",
+        "a smooth push over slightly tuned weights",
         False,
         lambda desk: cheats.SmoothPush(slightly_tuned(desk), desk.recognise, desk.centre),
     ),
