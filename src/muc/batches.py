@@ -111,4 +111,7 @@ def make_batches(
 def check_paired(captions: Sequence[Sequence[str]], name: str = "the data") -> None:
     """Refuse to train an image-text model on images alone."""
     if not len(captions):
-        raise UserError(f"clip learns from image-text pairs and {name} has no captions; give --data glyph-pairs")
+        raise UserError(
+            f"clip learns from image-text pairs and {name} has no captions; give --data glyph-pairs, "
+            "tar shards, or a folder with a captions.json"
+        )

@@ -134,7 +134,7 @@ def test_a_bad_request_is_one_sentence(request_: Request, complaint: str) -> Non
 @pytest.mark.parametrize(
     ("lines", "complaint"),
     [
-        ([], "is empty; list one index or file name a line"),
+        ([], "is empty; list one index or name a line"),
         (["", "  "], "is empty"),
         ([N, 1], f"names image {N}, but pets has images 0 to {N - 1}"),
         ([10**17, 1], "but pets has images 0 to"),

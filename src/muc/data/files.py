@@ -1,4 +1,7 @@
-"""Picture files as an array that is never in memory as a whole: decoded when, and as far as, they are asked for."""
+"""Picture files as an array that is never in memory as a whole: decoded when, and as far as, they are asked for.
+
+A picture is a file of its own, or a slice of a larger one (an archive that was indexed).
+"""
 
 import os
 from collections.abc import Sequence
@@ -6,16 +9,41 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import file_digest, sha256
+from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
 from muc.errors import UserError
 
 MAX_PIXELS = 64_000_000  # a larger image in a folder is a mistake or an attack
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # Pillow would run Ghostscript on others
 HASHED_AT_ONCE = 4096  # files whose digests are under way together: a million futures would take a gigabyte
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Pieces of files, one a row."""
+
+    files: Sequence[Path]
+    where: np.ndarray  # (n, 3) int64: which of the files, first byte, number of bytes
+
+    def read(self, row: int) -> bytes:
+        number, start, size = self.where[row].tolist()
+        try:
+            with open(self.files[number], "rb") as f:
+                f.seek(start)
+                data = f.read(size)
+        except OSError as error:
+            raise _unreadable(self.files[number], error) from None
+        if len(data) < size:
+            raise UserError(f"{self.files[number]} is shorter than it was when it was indexed; restore it")
+        return data
+
+    def select(self, rows: np.ndarray) -> "Slices":
+        return replace(self, where=self.where[rows])
 
 
 @dataclass(frozen=True)
@@ -23,9 +51,11 @@ class ImageFiles:
     """Like an (n, channels, side, side) uint8 array: rows that are asked for come back decoded."""
 
     root: Path
-    names: Sequence[str]  # paths below the root
+    names: Sequence[str]  # paths below the root; of slices, their keys
     side: int
     channels: int = 3
+    slices: Slices | None = None  # None: every picture is a file of its own
+    hashes: np.ndarray | None = None  # (n, 32) uint8 SHA-256 of the files' bytes, where someone read them all already
 
     ndim = 4
     dtype = np.dtype(np.uint8)
@@ -48,10 +78,10 @@ class ImageFiles:
 
     def __getitem__(self, rows: int | slice | np.ndarray) -> np.ndarray:
         if isinstance(rows, int | np.integer):
-            return read_image(self.root / self.names[int(rows)], self.side, self.channels)
+            return self._decode(int(rows))
         chosen = np.arange(len(self))[rows]
         out = np.empty((len(chosen), *self.shape[1:]), self.dtype)
-        pieces = begin_reading(self, chosen, out, _shared_threads())
+        pieces = begin_reading(self, chosen, out, shared_threads())
         try:
             for piece in pieces:
                 piece.result()
@@ -62,17 +92,43 @@ class ImageFiles:
 
     def select(self, rows: np.ndarray) -> "ImageFiles":
         """Some of the files, still undecoded."""
-        return replace(self, names=[self.names[i] for i in np.arange(len(self))[rows]])
+        rows = np.arange(len(self))[rows]
+        return replace(
+            self,
+            names=[self.names[i] for i in rows],
+            slices=self.slices and self.slices.select(rows),
+            hashes=None if self.hashes is None else self.hashes[rows],
+        )
+
+    def location(self, row: int) -> Path:
+        """Where a picture is, for a person to find it."""
+        if self.slices:
+            return Path(f"{self.slices.files[self.slices.where[row, 0]]}:{self.names[row]}")
+        return self.root / self.names[row]
+
+    def read(self, row: int) -> bytes:
+        """The bytes of one picture, undecoded."""
+        return self.slices.read(row) if self.slices else self.location(row).read_bytes()
+
+    def _decode(self, row: int) -> np.ndarray:
+        data = BytesIO(self.slices.read(row)) if self.slices else None
+        return read_image(self.location(row), self.side, self.channels, data)
 
     def digest(self) -> bytes:
         """SHA-256 of names and file bytes: what identifies the pixels without decoding them."""
         state = sha256()
         for start in range(0, len(self), HASHED_AT_ONCE):
-            names = self.names[start : start + HASHED_AT_ONCE]
-            hashes = _shared_threads().map(lambda name: _hash_file(self.root / name), names)
-            for name, found in zip(names, hashes, strict=True):
+            rows = range(start, min(start + HASHED_AT_ONCE, len(self)))
+            known = self.hashes is not None
+            for row, found in zip(rows, (map if known else shared_threads().map)(self._hash, rows), strict=True):
+                name = self.names[row]
                 state.update(sha256(name.encode(errors="surrogateescape")).digest() + found)
         return state.digest()
+
+    def _hash(self, row: int) -> bytes:
+        if self.hashes is not None:
+            return self.hashes[row].tobytes()
+        return sha256(self.slices.read(row)).digest() if self.slices else _hash_file(self.location(row))
 
 
 Pixels: TypeAlias = np.ndarray | ImageFiles
@@ -93,11 +149,11 @@ def reading_threads(name: str) -> ThreadPoolExecutor:
 
 
 @cache
-def _shared_threads() -> ThreadPoolExecutor:
+def shared_threads() -> ThreadPoolExecutor:
     return reading_threads("muc-read")
 
 
-os.register_at_fork(after_in_child=_shared_threads.cache_clear)  # threads do not survive a fork
+os.register_at_fork(after_in_child=shared_threads.cache_clear)  # threads do not survive a fork
 
 
 def begin_reading(images: Pixels, rows: np.ndarray, out: np.ndarray, threads: ThreadPoolExecutor) -> list[Future[None]]:
@@ -114,20 +170,32 @@ def _fill(images: Pixels, rows: np.ndarray, out: np.ndarray) -> None:
         place[...] = images[row]
 
 
-def read_image(path: Path, size: int, channels: int = 3) -> np.ndarray:
-    """(channels, size, size) uint8: shorter side brought to `size`, centre kept. A broken file is named."""
-    from PIL import Image, ImageOps
+def read_image(path: Path, size: int, channels: int = 3, data: BinaryIO | None = None) -> np.ndarray:
+    """(channels, size, size) uint8: shorter side brought to `size`, centre kept. A broken file is named.
+
+    Where its bytes are at hand as `data`, the path is a name only.
+    """
+    try:
+        return decode_image(path if data is None else data, size, channels)
+    except ValueError as error:
+        raise UserError(f"{path} {error}; repair or remove it") from None
+
+
+def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarray:
+    """The same; a ValueError says what is wrong with the picture."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise UserError(f"{path} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are read")
-            rgb = image.convert("RGB" if channels == 3 else "L")
-            fitted = ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
-    except UserError:
-        raise
+        with Image.open(source, formats=FORMATS) as image:
+            pixels = image.width * image.height
+            rgb = image.convert("RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
+            fitted = rgb and ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
+    except UnidentifiedImageError:
+        raise ValueError(f"is not a readable image (none of {', '.join(FORMATS)})") from None
     except Exception as error:  # Pillow raises a dozen kinds for broken files
-        raise UserError(f"{path} is not a readable image ({error}); repair or remove it") from None
+        raise ValueError(f"is not a readable image ({error})") from None
+    if fitted is None:
+        raise ValueError(f"has {image.width}x{image.height} pixels, and at most {MAX_PIXELS:,} are read")
     array = np.asarray(fitted)
     return array.transpose(2, 0, 1) if channels == 3 else array[None]
 
@@ -137,4 +205,8 @@ def _hash_file(path: Path) -> bytes:
         with open(path, "rb") as f:
             return file_digest(f, "sha256").digest()
     except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); make it readable or remove it") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    return UserError(f"{path} cannot be read ({error.strerror}); make it readable or remove it")

@@ -6,6 +6,7 @@ letters' Unicode names are true captions ("greek small letter alpha with tonos")
 
 import unicodedata
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ SCRIPTS = (
 OVERSAMPLING = 4
 
 
+@cache  # drawn once a process: a comparison opens its data for every run
 def load_glyphs(size: int = 16) -> ImageSet:
     """All distinct letters of the ten scripts at `size` x `size` pixels, white on black."""
     import matplotlib

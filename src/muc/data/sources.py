@@ -1,4 +1,4 @@
-"""Where images come from: embedded sets, the usual downloads, .npz files and folders."""
+"""Where images come from: embedded sets, the usual downloads, .npz files, folders and shards."""
 
 import os
 import warnings
@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from muc.config import DATASETS, Data
+from muc.data.coco import find_captions, read_coco
 from muc.data.files import ImageFiles, Pixels
 from muc.data.glyphs import load_glyph_pairs, load_glyphs
 from muc.data.images import ImageSet, as_uint8, from_labels
+from muc.data.pairs import Pairs, hold_out, load_pairs
+from muc.data.shards import find_shards, read_shards
 from muc.errors import UserError, check_name
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
@@ -23,10 +26,16 @@ MAX_CLASSES = 100_000
 def load_images(settings: Data) -> ImageSet:
     """The image set a run's settings name."""
     name, path = settings.name, Path(settings.name)
-    if name and name not in DATASETS and path.is_dir():
-        return load_folder(path, settings)
+    if name and name not in DATASETS and path.exists():
+        if parts := find_pairs(path, settings.image_size):
+            streamed = streams(settings, sum(part.files.nbytes for part in parts))
+            return load_pairs(path.name.removesuffix(".tar"), *parts, streamed)
+        if path.is_dir():
+            return load_folder(path, settings)
     if settings.stream == "on" and (name in DATASETS or path.is_file()):
-        raise UserError(f"stream is 'on', which is for folders of images, and '{name}' is none; give --stream auto")
+        raise UserError(
+            f"stream is 'on', which is for folders and shards of images, and '{name}' is none; give --stream auto"
+        )
     if name == "glyphs":
         return load_glyphs()
     if name == "glyph-pairs":
@@ -162,9 +171,28 @@ def load_folder(folder: Path, settings: Data) -> ImageSet:
         images = ImageSet(folder.name, files, labels, test, test_labels, class_names, files.names, test.names)
     else:
         images = from_labels(folder.name, files, labels, files.names, class_names)
-    if settings.stream == "on" or (settings.stream == "auto" and images.nbytes > memory() / 2):
+    if streams(settings, images.nbytes):
         return images
     return replace(images, train=decode(images.train), test=decode(images.test))
+
+
+def find_pairs(path: Path, size: int) -> tuple[Pairs, Pairs] | None:
+    """Training and test pairs of tar shards (a file, a folder, or FOLDER/train and FOLDER/test), else of a folder with
+    captions in COCO's format (coco.find_captions says where). Without a test part, a fifth is held out."""
+    if shards := find_shards(path):
+        return hold_out(read_shards(shards, size))
+    parts = [path / "train", path / "test"]
+    if all(part.is_dir() for part in parts) and all(found := [find_shards(part) for part in parts]):
+        return read_shards(found[0], size), read_shards(found[1], size)
+    if path.is_dir() and (captions := find_captions(path)):
+        train = read_coco(path, captions[0], size)
+        return (train, read_coco(path, captions[1], size)) if captions[1] else hold_out(train)
+    return None
+
+
+def streams(settings: Data, nbytes: int) -> bool:
+    """Whether images that take so many bytes once decoded are decoded as they are needed."""
+    return settings.stream == "on" or (settings.stream == "auto" and nbytes > memory() / 2)
 
 
 def memory() -> int:

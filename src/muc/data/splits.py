@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -61,19 +62,26 @@ def forget_indices(split: Split, forget: Sequence[int] | np.ndarray) -> Split:
 
 
 def read_request(path: Path, images: ImageSet) -> np.ndarray:
-    """Indices or file names, one a line, as indices into the training images."""
+    """Indices or names (of files, keys of pairs), one a line, as indices into the training images.
+
+    Where names are themselves numbers, as COCO's keys are, a number is always a name.
+    """
     try:
         lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the request {path} ({error}); give a text file with one image a line") from None
     if not lines:
-        raise UserError(f"the request {path} is empty; list one index or file name a line")
+        raise UserError(f"the request {path} is empty; list one index or name a line")
     by_name = {name: i for i, name in enumerate(images.train_names)}
+    held_out = set(images.test_names) - by_name.keys()
+    numbered = any(name.isdecimal() for name in chain(by_name, held_out))
     indices = []
     for line in lines:
         if line in by_name:
             indices.append(by_name[line])
-        elif line.isdecimal() and len(line) < 19:
+        elif line in held_out:
+            raise UserError(f"{path} names '{line}', which is a test image: no model was trained on it; leave it out")
+        elif line.isdecimal() and len(line) < 19 and not numbered:
             indices.append(int(line))
         elif by_name:
             check_name(f"image in {path}", line, by_name)
