@@ -5,6 +5,7 @@ import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,12 @@ def load_download(name: str, root: Path) -> ImageSet:
 
 def load_npz(path: Path, name: str | None = None) -> ImageSet:
     """x_train, y_train, x_test, y_test; or images and labels, of which a fifth is held out as test set."""
+    found = path.stat()
+    return _load_npz(path, name, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=1)  # a comparison opens its data for every run; a file that was changed is read again
+def _load_npz(path: Path, name: str | None, _changed: int, _size: int) -> ImageSet:
     arrays = read_npz(path)
     name = name or path.stem
     if {"x_train", "y_train", "x_test", "y_test"} <= arrays.keys():
