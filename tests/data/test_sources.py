@@ -480,3 +480,16 @@ def test_a_dataset_of_pictures_becomes_an_image_set() -> None:
 def test_a_dataset_of_the_wrong_kind_is_refused(pairs: list[Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         from_dataset(pairs, [(GREY[0], 0)])
+
+
+def test_a_set_is_read_once_and_again_when_a_file_was_changed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    images, labels = np.zeros((10, 8, 8, 3), np.uint8), np.arange(10) % 2
+    np.savez(path, images=images, labels=labels)
+    first = load_images(Data(name=str(path)))
+    assert load_images(Data(name=str(path))) is first
+    np.savez(path, images=images + 1, labels=labels)
+    os.utime(path, ns=(0, 0))  # however coarse the clock of the file system is
+    again = load_images(Data(name=str(path)))
+    assert again.digest != first.digest
+    assert again.train.max() == 1

@@ -25,7 +25,6 @@ MOST_BROKEN = 0.01  # more than this share is no accident
 NAMED = 5  # so many broken samples are named, the rest are counted
 TEST_FRACTION = 0.2
 READ_AT_ONCE = 64  # pictures a thread looks at before it says so
-_sound: set[bytes] = set()  # SHA-256 of pictures that this process decoded: a set that is opened again is only hashed
 
 
 @dataclass(frozen=True)
@@ -141,11 +140,8 @@ def _hash_all(files: ImageFiles, hashes: np.ndarray, rows: range) -> dict[int, s
     for row in rows:
         try:
             data = files.read(row)
-            found = sha256(data).digest()
-            if found not in _sound:
-                decode_image(BytesIO(data), files.side, files.channels)
-                _sound.add(found)
-            hashes[row] = np.frombuffer(found, np.uint8)
+            decode_image(BytesIO(data), files.side, files.channels)
+            hashes[row] = np.frombuffer(sha256(data).digest(), np.uint8)
         except (OSError, ValueError) as error:
             broken[row] = _complaint(error)
     return broken

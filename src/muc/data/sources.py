@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,35 @@ MAX_CLASSES = 100_000
 
 
 def load_images(settings: Data) -> ImageSet:
-    """The image set a run's settings name."""
+    """The image set a run's settings name. Read once a process (a comparison opens its data for every run), and again
+    if a file has changed."""
+    path = source(settings)
+    return _load(settings) if path is None else _load_once(settings, path, fingerprint(path), memory())
+
+
+def source(settings: Data) -> Path | None:
+    """The file or folder on disk; None for embedded sets and for what torchvision keeps."""
+    if settings.name in DATASETS:
+        packed = data_root(settings) / f"{settings.name}.npz"
+        return packed if packed.is_file() else None
+    return Path(settings.name) if settings.name and Path(settings.name).exists() else None
+
+
+def fingerprint(path: Path) -> bytes:
+    """Of names, sizes and times of all files: it tells whether something was changed, not what it is."""
+    state = sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        found = file.stat()
+        state.update(repr((str(file), found.st_size, found.st_mtime_ns)).encode(errors="surrogateescape"))
+    return state.digest()
+
+
+@lru_cache(maxsize=1)
+def _load_once(settings: Data, _path: Path, _fingerprint: bytes, _memory: int) -> ImageSet:  # all that it depends on
+    return _load(settings)
+
+
+def _load(settings: Data) -> ImageSet:
     name, path = settings.name, Path(settings.name)
     if name and name not in DATASETS and path.exists():
         if parts := find_pairs(path, settings.image_size):
@@ -91,12 +120,6 @@ def load_download(name: str, root: Path) -> ImageSet:
 
 def load_npz(path: Path, name: str | None = None) -> ImageSet:
     """x_train, y_train, x_test, y_test; or images and labels, of which a fifth is held out as test set."""
-    found = path.stat()
-    return _load_npz(path, name, found.st_mtime_ns, found.st_size)
-
-
-@lru_cache(maxsize=1)  # a comparison opens its data for every run; a file that was changed is read again
-def _load_npz(path: Path, name: str | None, _changed: int, _size: int) -> ImageSet:
     arrays = read_npz(path)
     name = name or path.stem
     if {"x_train", "y_train", "x_test", "y_test"} <= arrays.keys():
