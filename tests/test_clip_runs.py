@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 import muc
-from muc import config, runs, train
+from muc import config, demo, runs, train
 from muc.__main__ import main
 from muc.config import Request, recipe
 from muc.data import ImageSet, from_pairs
 from muc.errors import Interrupted, UserError
 from muc.evaluation.pairs import embed_pairs
-from muc.methods import METHODS, AlignmentCalibration, Method
+from muc.methods import METHODS, AlignmentCalibration, Method, recipes
 from muc.methods.recipes import default_method, search_ranges
 from muc.models import CLIP
 from muc.optimiser import rate_at
@@ -254,3 +254,33 @@ def test_the_learning_rate_warms_up_then_follows_a_cosine() -> None:
     assert rate_at(plain, 5, 4, 5) == pytest.approx(1.0)
     longer = replace(settings, warmup_epochs=20)  # than the training: never reaches its peak
     assert rate_at(longer, 9, 4, 5) == pytest.approx(1.0)
+
+
+def test_the_demo_of_glyphs_with_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One trial in this process, briefly: every method, the owner's six pairs, and the page."""
+    quick = {name: {**values, "epochs": 1} for name, values in recipes.EMBEDDED_CLIP.items()}
+    monkeypatch.setattr(recipes, "EMBEDDED_CLIP", quick)
+    settings = recipe(demo.data_for("clip"), "clip")
+    few, brief = replace(settings.data, train_limit=60), replace(settings.optimisation, epochs=2)
+    settings = replace(settings, data=few, optimisation=brief)
+    records = demo.run_trial(settings, tmp_path / "seed0")
+    assert [r["method"] for r in records] == ["retrain", "pretrain", *list(METHODS)[1:]]
+    seen = json.loads((tmp_path / "seed0" / "looks.json").read_text())
+    assert seen["looks"].keys() == METHODS.keys()
+    asked = RunFolder(tmp_path / "seed0" / "retrain").split().unlearn[:6]
+    captions = muc.load_images(settings.data).train_captions
+    for found in seen["looks"].values():
+        assert found["of_pairs"]
+        assert found["names"] == [captions[i][0] for i in asked]
+        assert np.shape(found["gap"]) == (6, 6)
+    scores = {r["method"]: r["per_sample"]["FS"][:6] for r in records}  # two ways to the same six numbers
+    np.testing.assert_allclose(seen["looks"]["neggrad"]["forgetting_scores"], scores["neggrad"], atol=1e-5)
+
+
+@pytest.mark.parametrize("flag", [["--clip"], ["--algorithm", "clip"]])
+def test_the_demo_of_glyphs_is_asked_for(flag: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(demo, "run_demo", lambda *given: asked.append(given) or tmp_path / "report.html")
+    (tmp_path / "tables.md").write_text("")
+    assert main(["demo", *flag, "--out", str(tmp_path), "--seeds", "2"]) == 0
+    assert asked == [(tmp_path, "clip", 2, None)]

@@ -88,7 +88,7 @@ class Model:
     algorithm: Literal["simclr", "moco", "clip"] = "simclr"
     architecture: str = "resnet18"
     """resnet18, resnet34, resnet50, resnet101, resnet152 (3x3 stem for small images), convnet or mlp; for clip also
-    open_clip/NAME, both towers of an open_clip model, not pretrained."""
+    open_clip/NAME, both towers of an open_clip model (not pretrained, unless imported)."""
     temperature: float = 0.5
     """CLIP: where it begins; it is learnt."""
     projection_dim: int = 128
@@ -105,6 +105,9 @@ class Model:
     text_layers: int = 2
     text_context: int = 72
     """CLIP: how many bytes of a caption the built-in text tower reads."""
+    towers: dict[str, Any] | None = None
+    """CLIP: sizes and normalisation of an imported model's towers, as in open_clip_config.json; None: those by which
+    open_clip knows the architecture's name."""
 
     def __post_init__(self) -> None:
         check_name("algorithm", self.algorithm, ALGORITHMS)
@@ -132,15 +135,16 @@ class Data:
     """Which images, and how they are split: validation first, the rest is trained on."""
 
     name: str = "glyphs"
-    """glyphs, glyph-pairs (with captions), digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one
-    sub-folder a class)."""
+    """glyphs, glyph-pairs (with captions), digits, cifar10, cifar100, svhn, an .npz file, a folder of images (one
+    sub-folder a class), or image-text pairs: a folder of tar shards (KEY.jpg with KEY.txt or KEY.json) or one .tar, or
+    a folder with captions*.json in COCO's format, there or in annotations/, and its pictures."""
     root: Path | None = None
     """Where downloaded sets live (default: $MUC_DATA, else ./data)."""
     image_size: int = 32
-    """Side length in pixels that images of a folder are brought to."""
+    """Side length in pixels that images of a folder or of shards are brought to."""
     stream: Literal["auto", "on", "off"] = "auto"
-    """Whether images of a folder are decoded as they are needed, instead of all at the start; auto: if decoded they
-    would take more than half of the machine's memory."""
+    """Whether images of a folder or of shards are decoded as they are needed, instead of all at the start; auto: if
+    decoded they would take more than half of the machine's memory."""
     validation_fraction: float = 0.1
     train_limit: int | None = None
     """Train on this many images only (drawn by the seed)."""
@@ -160,7 +164,7 @@ class Request:
     forget_fraction: float | None = None
     """Forget this share of the training images (drawn by the split's seed)."""
     forget: Path | None = None
-    """Forget the images a file lists: indices or file names, one a line."""
+    """Forget the images a file lists: indices, file names or keys of pairs, one a line."""
     forget_class: str | None = None
     """Forget a whole class, by name or number."""
 

@@ -12,20 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from muc import config
 from muc.errors import Interrupted
-from muc.methods import METHODS
+from muc.methods import METHODS, Method
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence
 from muc.storage import RunFolder, read_json, write_json
 
 FORGET = config.Request(forget_fraction=0.2)
 OWNER_IMAGES = 8  # as in the paper's heatmaps
+OWNER_PAIRS = 6
 
 
 def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int | None = None) -> Path:
     """Run all trials and write the report; a demo that was cut off goes on where it was. -> the page's path."""
-    settings = config.recipe("glyphs", algorithm)
+    settings = config.recipe(data_for(algorithm), algorithm)
     if epochs is not None:
         settings = replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))
     trials = [out / f"seed{seed}" for seed in range(seeds)]
@@ -38,14 +41,24 @@ def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int |
             records = [record for job in jobs for record in job.result()]
         except (Interrupted, KeyboardInterrupt):
             pool.shutdown(cancel_futures=True)
-            raise Interrupted(f"muc demo --out {out}") from None
+            raise Interrupted(f"muc demo --algorithm {algorithm} --out {out}") from None
     from muc.report import write_report
-    from muc.report.words import ALGORITHMS
+    from muc.report.words import ALGORITHMS, DATA
 
     seen = read_json(trials[0] / "looks.json")
     thumbnails = [bytes.fromhex(text) for text in seen["thumbnails"]]
-    title = f"Forgetting {FORGET.describe()}: glyphs, {ALGORITHMS[algorithm]}"
+    what = FORGET.describe().replace("images", "pairs") if algorithm == "clip" else FORGET.describe()
+    title = f"Forgetting {what}: {DATA[settings.data.name].lower()}, {ALGORITHMS[algorithm]}"
     return write_report(records, out, title, seen["looks"], thumbnails)
+
+
+def data_for(algorithm: str) -> str:
+    """The embedded set that it learns from."""
+    return "glyph-pairs" if algorithm == "clip" else "glyphs"
+
+
+def method_for(name: str, settings: config.Pretraining) -> Method:
+    return default_method(name, settings.data.name, settings.model.algorithm)
 
 
 def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
@@ -60,7 +73,7 @@ def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     elif not original.done:
         runs.resume_run(original)
     served = {
-        name: compare.serve(original, default_method(name, "glyphs"), FORGET, out / name, runtime) for name in METHODS
+        name: compare.serve(original, method_for(name, settings), FORGET, out / name, runtime) for name in METHODS
     }
     records = evaluate_runs([original, *served.values()], served["retrain"], runtime)
     write_json(out / "looks.json", look_at(original, served, runtime))
@@ -72,14 +85,37 @@ def look_at(original: RunFolder, served: dict[str, RunFolder], runtime: config.R
     from muc import runs
     from muc.audit import look
 
-    images, rows = runs.open_images(original), served["retrain"].split().unlearn[:OWNER_IMAGES]
-    names = [images.train_names[i] for i in rows]
-    before = runs.embedder(original, runtime)
-    looks = {
-        name: look(before, runs.embedder(run, runtime), images.train[rows], before.views, names).to_json()
-        for name, run in served.items()
-    }
+    images, asked = runs.open_images(original), served["retrain"].split().unlearn
+    if images.paired:
+        rows = asked[:OWNER_PAIRS]
+        looks = {name: look_at_pairs_of(original, run, rows, runtime) for name, run in served.items()}
+    else:
+        rows = asked[:OWNER_IMAGES]
+        names = [images.train_names[i] for i in rows]
+        before = runs.embedder(original, runtime)
+        looks = {
+            name: look(before, runs.embedder(run, runtime), images.train[rows], before.views, names).to_json()
+            for name, run in served.items()
+        }
     return {"looks": looks, "thumbnails": [png_of(image).hex() for image in images.train[rows]]}
+
+
+def look_at_pairs_of(
+    original: RunFolder, served: RunFolder, rows: np.ndarray, settings: config.Runtime
+) -> dict[str, Any]:
+    """The pairs' alignment matrices before and after, marked as such for the report."""
+    from muc import runs
+    from muc.evaluation.pairs import look_at_pairs
+    from muc.models import CLIP
+    from muc.runtime import Runtime
+
+    images = runs.open_images(original)
+    before, after = (runs.open_model(run, images) for run in (original, served))
+    assert isinstance(before, CLIP)
+    assert isinstance(after, CLIP)
+    captions = [images.train_captions[i] for i in rows]
+    found = look_at_pairs(before, after, images.train[rows], captions, Runtime(settings))
+    return {**found.to_json(), "of_pairs": True}
 
 
 def png_of(pixels) -> bytes:
@@ -94,7 +130,7 @@ def png_of(pixels) -> bytes:
 def watch(jobs: list[Future], trials: list[Path], settings: config.Pretraining) -> None:
     """Show the epochs done over all trials until every job has ended."""
     epochs = settings.optimisation.epochs
-    per_trial = epochs + sum(default_method(name, "glyphs").epochs or epochs for name in METHODS)
+    per_trial = epochs + sum(method_for(name, settings).epochs or epochs for name in METHODS)
     with meter(f"{len(trials)} trials", len(trials) * per_trial) as progress:
         progress.start_at(epochs_done(trials))
         while not all(job.done() for job in jobs):

@@ -12,7 +12,7 @@ from muc.config import Model
 from muc.config import Runtime as RuntimeSettings
 from muc.data import from_pairs
 from muc.evaluation.gaps import gaps, gaps_to_held_out
-from muc.evaluation.pairs import embed_pairs, evaluate, pair_membership, pair_similarity
+from muc.evaluation.pairs import embed_pairs, evaluate, look_at_pairs, pair_matrix, pair_membership, pair_similarity
 from muc.evaluation.retrieval import prompts, retrieval, text_to_image_ranks, zero_shot
 from muc.models import CLIP, build_model
 from muc.runtime import Runtime
@@ -153,3 +153,26 @@ def test_without_retrain_the_pairs_to_forget_should_be_like_held_out_ones() -> N
     original = {"retain_similarity": 80.0, "test_similarity": 20.0}
     metrics = {"retain_similarity": 77.0, "unlearn_similarity": 31.0, "held_out_similarity": 26.0}
     assert gaps_to_held_out(metrics, original)["AG"] == pytest.approx((3 + 5) / 2)
+
+
+def test_the_matrix_holds_every_image_with_every_pairs_captions() -> None:
+    images, texts, owner = embedded(6, [1, 2, 3], 1)
+    images, texts = normalize(images + 0.1, dim=1), normalize(texts + 0.1, dim=1)
+    found = pair_matrix(images, texts, owner)
+    for i in range(6):
+        for j in range(6):
+            expected = np.mean([dot(images[i], texts[k]) for k in range(len(owner)) if owner[k] == j])
+            assert float(found[i, j]) == pytest.approx(expected, abs=1e-6)
+    torch.testing.assert_close(found.diagonal(), pair_similarity(images, texts, owner))
+
+
+def test_a_look_at_pairs_is_both_models_matrices() -> None:
+    model, before, images, split = tiny()
+    rows = split.unlearn[:4]
+    captions = [images.train_captions[i] for i in rows]
+    found = look_at_pairs(before, model, images.train[rows], captions, CPU)
+    for network, matrix in ((before, found.before), (model, found.after)):
+        own = embed_pairs(network, images.train[rows], captions, CPU)
+        np.testing.assert_allclose(matrix, pair_matrix(own.images, own.texts, own.owner), atol=1e-6)
+    np.testing.assert_allclose(found.gap, np.subtract(found.before, found.after))
+    assert found.names == [own[0] for own in captions]

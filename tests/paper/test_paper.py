@@ -93,3 +93,15 @@ def test_every_table_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "50.28" in shown
     assert "(0.56)" in shown
     assert "62.56 and 62.66 the misprint" in shown
+
+
+@pytest.mark.parametrize(
+    ("data", "known"), [("coco64", True), ("coco", True), ("MSCOCO", True), ("glyph-pairs", False)]
+)
+def test_the_image_text_table_is_for_coco_at_ten_percent(data: str, known: bool) -> None:
+    rows = paper.pair_rows(data, 0.1)
+    assert bool(rows) == known
+    assert not paper.pair_rows(data, 0.5)
+    for method, row in rows.items():
+        if row["gaps"] and method != "retrain":
+            assert row["avg_gap"] == pytest.approx(gaps(row, rows["retrain"])["AG"], abs=0.012)

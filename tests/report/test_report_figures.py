@@ -106,3 +106,18 @@ def test_loss_curves() -> None:
 
 def test_a_data_uri_is_the_picture() -> None:
     assert figures.data_uri(b"abc") == "data:image/png;base64,YWJj"
+
+
+def test_pairs_have_their_captions_as_rows_and_their_images_as_columns(drawn: list[Figure]) -> None:
+    given = {**look(6), "of_pairs": True, "names": [f"caption {i} " + "long " * 9 for i in range(6)]}
+    heatmaps.look_figure(given, thumbnails(6))
+    heatmaps.gap_grid(dict.fromkeys(("retrain", "finetune", "neggrad", "l1_sparsity"), given), thumbnails(6))
+    one, grid = drawn
+    np.testing.assert_allclose(
+        one.axes[0].images[0].get_array(), np.transpose(given["before"])
+    )  # entry: image, caption
+    np.testing.assert_allclose(one.axes[2].images[0].get_array(), np.transpose(given["gap"]))
+    labels = [[t.get_text() for t in ax.get_yticklabels()] for ax in (*one.axes[:2], *grid.axes[:4])]
+    assert [row[3].startswith("caption 3") for row in labels] == [True, False, True, False, True, False]
+    assert all(len(text) <= heatmaps.CAPTION for text in labels[0])
+    assert len(one.axes[0].images) == 1 + 6  # the pictures stand along the top alone

@@ -12,7 +12,9 @@ from muc.cli.flags import parse, say
 class Demo:
     out: Path = Path("demo")
     """Folder for results.json, report.html and the runs; a demo that was cut off goes on there."""
-    algorithm: Literal["simclr", "moco"] = "simclr"
+    algorithm: Literal["simclr", "moco", "clip"] = "simclr"
+    clip: bool = False
+    """Of image-text pairs (letters and their names): the same as --algorithm clip."""
     seeds: int = 4
     """How many trials, so that every number has its spread."""
     epochs: int | None = None
@@ -27,6 +29,6 @@ def demo(argv: Sequence[str]) -> None:
     flags = parse(Demo, argv, "demo", about, "muc demo --out demo")
     from muc.demo import run_demo
 
-    page = run_demo(flags.out, flags.algorithm, flags.seeds, flags.epochs)
+    page = run_demo(flags.out, "clip" if flags.clip else flags.algorithm, flags.seeds, flags.epochs)
     print((flags.out / "tables.md").read_text())
     say(f"open {page}")

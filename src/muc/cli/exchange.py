@@ -15,7 +15,8 @@ from muc.cli.flags import PretrainingFlags, Run, RuntimeFlags, parse, print_json
 @dataclass(frozen=True, kw_only=True)
 class Import(PretrainingFlags):
     file: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """Weights: .safetensors, or a PyTorch, lightly or timm checkpoint (.pt, .pth, .ckpt, .bin)."""
+    """Weights: .safetensors, or a PyTorch, lightly or timm checkpoint (.pt, .pth, .ckpt, .bin); with --algorithm clip:
+    of open_clip (say which: --architecture open_clip/ViT-B-32), or the folder of a Hugging Face CLIPModel."""
     runtime: RuntimeFlags = field(default_factory=config.Runtime)
     out: Path | None = None
     """The run folder to make (default: runs/FILE's name)."""
@@ -25,12 +26,15 @@ class Import(PretrainingFlags):
 
 def import_(argv: Sequence[str]) -> None:
     about = "Make a run of your own encoder, so that everything else works on it. Say how it was trained, and on what."
-    example = "muc import encoder.ckpt --architecture resnet18 --algorithm moco --data cifar10"
+    example = (
+        "muc import encoder.ckpt --architecture resnet18 --algorithm moco --data cifar10\n"
+        "         muc import clip-vit-base-patch32 --algorithm clip --data PAIRS --image-size 224"
+    )
     default = Import.recipe(argv, file=tyro.MISSING)
     flags = parse(Import, argv, "import", about, example, default)
     from muc.models.importing import import_run
 
-    out = flags.out or Path("runs") / flags.file.stem
+    out = flags.out or Path("runs") / flags.file.resolve().stem
     run, summary = import_run(flags.file, flags.settings(), out, flags.runtime, flags.force)
     print(summary.describe())
     say(f"done: {run}")
@@ -41,7 +45,8 @@ class Export:
     run: Run
     """The run whose encoder to hand out."""
     to: Literal["safetensors", "onnx", "torchvision"] = "safetensors"
-    """safetensors: in the naming it was imported with; torchvision: torchvision's names; onnx: to run anywhere."""
+    """safetensors: in the naming it was imported with (of CLIP both towers); torchvision: torchvision's names; onnx: to
+    run anywhere (of CLIP the image tower)."""
     out: Path | None = None
     """File to write (default: RUN.safetensors or RUN.onnx)."""
     force: bool = False

@@ -31,11 +31,18 @@ class DataFlags(config.Data):
 
 
 @dataclass(frozen=True)
+class ModelFlags(config.Model):
+    """The contrastive model: a backbone and what its algorithm puts around it."""
+
+    towers: tyro.conf.Suppress[dict[str, Any] | None] = None  # comes with an imported model, not from a person
+
+
+@dataclass(frozen=True)
 class PretrainingFlags(config.Pretraining):
     """Everything that determines a pretrained encoder."""
 
     data: OmitArgPrefixes[DataFlags] = field(default_factory=DataFlags)
-    model: OmitArgPrefixes[config.Model] = field(default_factory=config.Model)
+    model: OmitArgPrefixes[ModelFlags] = field(default_factory=ModelFlags)
     views: OmitArgPrefixes[config.Views] = field(default_factory=config.Views)
     optimisation: OmitArgPrefixes[config.Optimisation] = field(default_factory=config.Optimisation)
 
@@ -43,12 +50,14 @@ class PretrainingFlags(config.Pretraining):
     def recipe(cls, argv: Sequence[str], **others: Any) -> Self:
         """The defaults that belong to the --data and --algorithm of the command line."""
         found = config.recipe(peek(argv, "--data", "glyphs"), peek(argv, "--algorithm", "simclr"))
-        values: dict[str, Any] = {**vars(found), "data": DataFlags(**vars(found.data)), **others}
+        flags = {"data": DataFlags(**vars(found.data)), "model": ModelFlags(**vars(found.model))}
+        values: dict[str, Any] = {**vars(found), **flags, **others}
         return cls(**values)
 
     def settings(self) -> config.Pretraining:
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(config.Pretraining)}
         values["data"] = config.Data(**vars(self.data))
+        values["model"] = config.Model(**vars(self.model))
         return config.Pretraining(**values)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from muc.audit.look import Look, summarise
 from muc.augment import plain
 from muc.data import ImageSet
 from muc.data.captions import tokenise_captions
@@ -43,6 +44,27 @@ def pair_similarity(images: Tensor, texts: Tensor, owner: Tensor) -> Tensor:
     cosine = (images[owner] * texts).sum(dim=1).double()
     counts = torch.bincount(owner, minlength=len(images))
     return torch.zeros(len(images), dtype=cosine.dtype, device=cosine.device).index_add_(0, owner, cosine) / counts
+
+
+def pair_matrix(images: Tensor, texts: Tensor, owner: Tensor) -> Tensor:
+    """(n, p), (m, p), (m,) -> (n, n) in float64: AM, the cosine of image i and pair j's caption (their mean).
+
+    Its diagonal is `pair_similarity`.
+    """
+    cosine = (images @ texts.T).double()
+    summed = torch.zeros(len(images), len(images), dtype=cosine.dtype, device=cosine.device)
+    return summed.index_add_(1, owner, cosine) / torch.bincount(owner, minlength=len(images))
+
+
+def look_at_pairs(
+    before: CLIP, after: CLIP, pixels: Pixels, captions: Sequence[Sequence[str]], runtime: Runtime
+) -> Look:
+    """AM of a few pairs before and after unlearning, and their gap; each pair has the name of its first caption."""
+    matrices = []
+    for model in (before, after):
+        found = embed_pairs(runtime.place(model).eval(), pixels, captions, runtime)
+        matrices.append(pair_matrix(found.images, found.texts, found.owner).cpu().numpy())
+    return summarise(*matrices, names=[own[0] for own in captions], view_pairs=1)
 
 
 def evaluate(model: CLIP, before: CLIP, images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Any]:

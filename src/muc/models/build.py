@@ -14,7 +14,7 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
     if settings.architecture.startswith(OPEN_CLIP):
         from muc.models.open_clip_towers import open_clip_towers
 
-        image, text, width = open_clip_towers(settings.architecture, channels, image_size)
+        image, text, width = open_clip_towers(settings, channels, image_size)
         return CLIP(image, width, text, projection_dim=None, temperature=settings.temperature)
     groups = settings.norm_groups if settings.algorithm == "moco" else 1
     backbone, feature_dim = build_backbone(settings.architecture, channels, image_size, groups, settings.stem_relu)

@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from muc import config, storage
 from muc.errors import UserError, check_name
 from muc.models.backbones import build_backbone
+from muc.models.clip_naming import ClipNaming
 from muc.models.naming import Naming
+from muc.models.open_clip_towers import normalisation, open_clip_towers
 from muc.runs import parent_of, pretraining_of
 from muc.storage import RunFolder
+
+RESNET_PATCH = 32  # by how much open_clip's ResNets shrink an image before they attend to its parts
 
 
 def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
@@ -27,8 +31,6 @@ def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
     if out.exists() and not force:
         raise UserError(f"{out} exists; give another --out, or --force to replace it")
     settings = pretraining_of(run).model
-    if settings.architecture.startswith(config.OPEN_CLIP):
-        raise UserError(f"{run} holds an {settings.architecture}, which is not exported yet; use its model.safetensors")
     backbone = {k.removeprefix("backbone."): v for k, v in run.load_model().items() if k.startswith("backbone.")}
     write = FORMATS[to]
     try:
@@ -40,9 +42,14 @@ def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
 
 
 def write_safetensors(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
-    """The encoder of an imported run under the keys it came with, any other under plain ones."""
+    """The encoder of an imported run under the keys it came with, any other under plain ones.
+
+    Of open_clip's towers the whole model: both, and the temperature. A file that came from a Hugging Face folder can
+    take the place of its model.safetensors.
+    """
     naming = source_naming(run)
-    storage.save_tensors(out, naming.outward(backbone), describe(run, settings, backbone))
+    tensors = run.load_model() if settings.architecture.startswith(config.OPEN_CLIP) else backbone
+    storage.save_tensors(out, naming.outward(tensors), describe(run, settings, backbone))
 
 
 def write_torchvision(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
@@ -58,16 +65,14 @@ def write_onnx(run: RunFolder, settings: config.Model, backbone: dict[str, Tenso
     if missing := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
         raise UserError(f"exporting to onnx needs {' and '.join(missing)}: pip install 'muc[onnx]'")
     channels, size = input_shape(settings.architecture, backbone)
-    # Without groups: in evaluation MoCo's grouped batch norm is the ordinary one, and its weights have the same names.
-    network, _ = build_backbone(settings.architecture, channels, size or 32)
-    network.load_state_dict(backbone)
+    network = rebuild(settings, channels, size or 32, backbone)
     axes: dict[int, Any] = {0: torch.export.Dim("batch")}
     if size is None:
         axes |= {2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)  # torch 2.11's own code
         program = torch.onnx.export(
-            network.eval(),
+            network,
             (torch.zeros(2, channels, size or 32, size or 32),),
             input_names=["images"],
             output_names=["features"],
@@ -81,11 +86,25 @@ def write_onnx(run: RunFolder, settings: config.Model, backbone: dict[str, Tenso
         f.write(program.model_proto.SerializeToString())
 
 
+def rebuild(settings: config.Model, channels: int, size: int, backbone: dict[str, Tensor]) -> nn.Module:
+    """The network that turns images, normalised as `describe` says, into features."""
+    if settings.architecture.startswith(config.OPEN_CLIP):
+        images, _, _ = open_clip_towers(settings, channels, size)
+        images.load_state_dict(backbone)
+        return images.tower.eval()
+    # Without groups: in evaluation MoCo's grouped batch norm is the ordinary one, and its weights have the same names.
+    network, _ = build_backbone(settings.architecture, channels, size)
+    network.load_state_dict(backbone)
+    return network.eval()
+
+
 FORMATS = {"safetensors": write_safetensors, "onnx": write_onnx, "torchvision": write_torchvision}
 
 
 def input_shape(architecture: str, backbone: dict[str, Tensor]) -> tuple[int, int | None]:
     """(channels, image size) from the weights; convolutional networks take images of any size."""
+    if architecture.startswith(config.OPEN_CLIP):
+        return 3, tower_size(backbone)
     inputs = backbone[{"mlp": "1.weight", "convnet": "0.weight"}.get(architecture, "conv1.weight")].shape[1]
     if architecture != "mlp":
         return inputs, None
@@ -93,14 +112,26 @@ def input_shape(architecture: str, backbone: dict[str, Tensor]) -> tuple[int, in
     return channels, isqrt(inputs // channels)
 
 
+def tower_size(backbone: dict[str, Tensor]) -> int | None:
+    """The side of the images that open_clip's tower was made for: one place an image patch, and one for all."""
+    places = next((v for k, v in backbone.items() if k.endswith("positional_embedding")), None)
+    if places is None:
+        return None
+    patch = backbone["tower.conv1.weight"].shape[-1] if "tower.proj" in backbone else RESNET_PATCH
+    return patch * isqrt(len(places) - 1)
+
+
 def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]) -> dict[str, Any]:
     """What a file must say to be used without the run it came from."""
     values = run.config()
     channels, _ = input_shape(settings.architecture, backbone)
     mean, std = (config.IMAGENET_MEAN, config.IMAGENET_STD) if channels == 3 else (config.GRAY_MEAN, config.GRAY_STD)
+    if settings.architecture.startswith(config.OPEN_CLIP):
+        mean, std = normalisation(settings)
     return {
         "architecture": settings.architecture,
         "algorithm": settings.algorithm,
+        **({"towers": settings.towers} if settings.towers else {}),
         "input": {"channels": channels, "scaled_to": [0, 1], "mean": mean, "std": std},
         "method": values.get("method"),
         "model_sha256": run.result()["model_sha256"],
@@ -108,14 +139,17 @@ def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]
     }
 
 
-def source_naming(run: RunFolder) -> Naming:
+def source_naming(run: RunFolder) -> Naming | ClipNaming:
     """The naming an imported encoder came with; unlearning in between does not change it."""
     values = run.config()
     first = [*values["ancestry"], values][0]
-    if first["kind"] != "import":
-        return Naming()  # not asked of the parents, which may be gone
+    of_towers = pretraining_of(run).model.architecture.startswith(config.OPEN_CLIP)
+    if first["kind"] != "import":  # not asked of the parents, which may be gone
+        return ClipNaming() if of_towers else Naming()
     origin: RunFolder | None = run
     while (parent := parent_of(origin)) is not None:
         origin = parent
     source = origin.config()["source"]
+    if of_towers:
+        return ClipNaming(prefix=source["prefix"], style=source["style"])
     return Naming(prefix=source["prefix"], style=source["style"], norm_splits=source["norm_splits"])

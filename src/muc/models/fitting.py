@@ -120,6 +120,16 @@ def find_backbone(found: Shapes, architecture: str, channels: int, image_size: i
     raise UserError(f"{fault}; {_advice(found, fits, channels, image_size)}")
 
 
+def check_values(keys: Iterable[str], tensors: Mapping[str, Tensor], file: Path) -> None:
+    """A file's tensors under these keys must be numbers that a network can compute with."""
+    for key in keys:
+        value = tensors[key]
+        if not (value.is_floating_point() or key.endswith("num_batches_tracked")):
+            raise UserError(f"'{key}' in {file} holds {value.dtype}, not floats; give the weights before quantisation")
+        if bad := int((~torch.isfinite(value.float())).sum()):
+            raise UserError(f"'{key}' in {file} holds {bad} values that are NaN or infinite; give a sound checkpoint")
+
+
 @cache
 def backbone_shapes(architecture: str, channels: int, image_size: int) -> Shapes:
     with torch.device("meta"):  # shapes alone: no memory, no random numbers

@@ -1,17 +1,20 @@
-"""A user's own encoder becomes a finished run, on which everything works that works on a run muc trained."""
+"""A user's own model becomes a finished run, on which everything works that works on a run muc trained."""
 
 from dataclasses import asdict, dataclass, replace
 from hashlib import file_digest
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from muc import config
-from muc.data import load_images, make_split
+from muc.batches import check_paired
+from muc.data import ImageSet, load_images, make_split
 from muc.errors import UserError
+from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
-from muc.models.fitting import Fit, backbone_fits, find_backbone, head_fits, shapes
+from muc.models.fitting import Fit, backbone_fits, check_values, find_backbone, head_fits, shapes
+from muc.models.importing_clip import fill_clip, locate
 from muc.models.moco import MoCo
 from muc.models.weight_files import read_weights
 from muc.runs import begin, fresh_model
@@ -24,8 +27,8 @@ NO_STEM_RELU = "no ReLU after the stem, as in nn.Sequential(*children) of lightl
 class ImportSummary:
     """What became of a file's tensors."""
 
-    prefix: str  # before the backbone's keys in the file
-    style: str  # how the file names the backbone's parts
+    prefix: str  # before the model's keys in the file
+    style: str  # how the file names the model's parts
     matched: int
     ignored: tuple[str, ...]  # keys of the file that nothing was made of
     missing: tuple[str, ...]  # of our tensors, those the file lacks and nothing depends on
@@ -35,7 +38,7 @@ class ImportSummary:
     def describe(self) -> str:
         """A few lines for a person."""
         where = f" under '{self.prefix}'" if self.prefix else ""
-        lines = [f"{self.matched} tensors taken, the backbone's{where} in {self.style} naming"]
+        lines = [f"{self.matched} tensors taken, found{where} in {self.style} naming"]
         if self.ignored:
             more = f" and {len(self.ignored) - 3} more" if len(self.ignored) > 3 else ""
             lines.append(f"ignored: {', '.join(self.ignored[:3])}{more}")
@@ -46,24 +49,24 @@ class ImportSummary:
 def import_run(
     file: Path, settings: config.Pretraining, out: Path, runtime: config.Runtime | None = None, force: bool = False
 ) -> tuple[RunFolder, ImportSummary]:
-    """Turn a weight file into a run folder as if muc had trained it on the data and split that `settings` name."""
+    """Turn weights into a run folder as if muc had trained them on the data and split that `settings` name.
+
+    `file` is a weight file; of an image-text model also a folder of Hugging Face's CLIPModel.
+    """
     file, out = Path(file), Path(out)
     if file.resolve().is_relative_to(out.resolve()):
         raise UserError(f"{file} lies inside --out {out}, which would be emptied; give another --out")
+    weights = file
     if settings.model.algorithm == "clip":
-        raise UserError(
-            "an image-text model cannot be imported yet; give --algorithm simclr or moco for its image tower"
-        )
+        weights, model_settings = locate(file, settings.model)
+        settings = replace(settings, model=model_settings)
     images = load_images(settings.data)
     split = make_split(images, settings.data, settings.seed)
-    tensors = read_weights(file)
-    fit = find_backbone(shapes(tensors), settings.model.architecture, images.channels, images.image_size, file)
-    if fit.naming.style == "lightly children":
-        settings = replace(settings, model=replace(settings.model, stem_relu=False))
-    model = fresh_model(settings, images, settings.seed)
-    summary = fill(model, tensors, fit, file)
-    with open(file, "rb") as f:
-        source = {"file": file.name, "sha256": file_digest(f, "sha256").hexdigest(), **asdict(fit.naming)}
+    tensors = read_weights(weights)
+    take = take_clip if settings.model.algorithm == "clip" else take_encoder
+    settings, model, summary, naming = take(tensors, settings, images, file)
+    with open(weights, "rb") as f:
+        source = {"file": file.name, "sha256": file_digest(f, "sha256").hexdigest(), **naming}
     values = {
         "kind": "import",
         "pretraining": asdict(settings),
@@ -78,6 +81,39 @@ def import_run(
     return run, summary
 
 
+Taken = tuple[config.Pretraining, ContrastiveModel, ImportSummary, dict[str, Any]]
+"""The settings as the weights have them, the model with them, what became of the file, and its naming."""
+
+
+def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:
+    fit = find_backbone(shapes(tensors), settings.model.architecture, images.channels, images.image_size, file)
+    if fit.naming.style == "lightly children":
+        settings = replace(settings, model=replace(settings.model, stem_relu=False))
+    model = fresh_model(settings, images, settings.seed)
+    return settings, model, fill(model, tensors, fit, file), asdict(fit.naming)
+
+
+def take_clip(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:
+    check_paired(images.train_captions, f"'{settings.data.name}'")
+    model = fresh_model(settings, images, settings.seed)
+    assert isinstance(model, CLIP)
+    naming, used = fill_clip(model, tensors, images.image_size, file)
+    tower = model.backbone
+    summary = ImportSummary(
+        prefix=naming.prefix,
+        style=naming.style,
+        matched=len(used),
+        ignored=tuple(key for key in tensors if key not in used),
+        missing=(),
+        fresh=(),
+        notes=(
+            f"images are normalised by mean {tower.mean} and deviation {tower.std}; "
+            f"temperature {float(model.temperature.detach()):.4f}",
+        ),
+    )
+    return settings, model, summary, asdict(naming)
+
+
 def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbone: Fit, file: Path) -> ImportSummary:
     """Put the file's tensors into the model; what only training needs and the file lacks is made up and reported."""
     heads = head_fits(shapes(tensors), shapes(model.get_submodule("projector").state_dict()))
@@ -89,7 +125,8 @@ def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbone: Fit, fil
         fresh += lacking
     state, used = model.state_dict(), set()
     for part, fit in placed.items():
-        state |= {f"{part}.{key}": value for key, value in check_values(fit, tensors, file).items()}
+        check_values(fit.matched.values(), tensors, file)
+        state |= {f"{part}.{key}": value for key, value in fit.read(tensors).items()}
         used |= set(fit.matched.values())
     model.load_state_dict(state)
     return ImportSummary(
@@ -115,18 +152,3 @@ def find_keys(
         found["key_projector"] = [*key_heads, heads[0]][0]
     lacking = () if keys else ("key encoder (copied from the query encoder)",)
     return found, (*lacking, "queue of keys (random)")
-
-
-def check_values(fit: Fit, tensors: dict[str, Tensor], file: Path) -> dict[str, Tensor]:
-    """The matched values, which must be numbers that a network can compute with."""
-    for theirs in fit.matched.values():
-        value = tensors[theirs]
-        if not (value.is_floating_point() or theirs.endswith("num_batches_tracked")):
-            raise UserError(
-                f"'{theirs}' in {file} holds {value.dtype}, not floats; give the weights before quantisation"
-            )
-        if bad := int((~torch.isfinite(value.float())).sum()):
-            raise UserError(
-                f"'{theirs}' in {file} holds {bad} values that are NaN or infinite; give a sound checkpoint"
-            )
-    return fit.read(tensors)

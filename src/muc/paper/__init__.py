@@ -46,6 +46,18 @@ def forgetting_scores(data: str, algorithm: str, architecture: str, forget_fract
     return {r["method"]: r["FS"] for r in rows if _is(r, data, algorithm, architecture, forget_fraction)}
 
 
+def pair_rows(data: str, forget_fraction: float) -> dict[str, dict[str, Any]]:
+    """{method: row} of the image-text table, for any rendering of MS-COCO ("coco", "coco64", …); else empty.
+
+    A row holds the two similarities x 100, `gaps` and `avg_gap` (None for the original, 0 for Retrain) and `table`.
+    """
+    table = _load()["tables"]["clip_coco_10pct"]
+    if not data.lower().removeprefix("ms").startswith("coco"):
+        return {}
+    found = [row for row in table["rows"] if abs(row["forget_fraction"] - forget_fraction) < 0.001]
+    return {row["method"]: {**deepcopy(row), "table": table["number"]} for row in found}
+
+
 def print_t_tests() -> None:
     """Onto standard output: the paper's p-values and what its summary statistics give."""
     from muc.paper.show import t_test_table

@@ -51,7 +51,8 @@ def gap_chart(comparison: Comparison) -> bytes | None:
     ax.set_yticks(range(len(entries)), [_label(e) for e in entries], fontsize=10, color=INK)
     ax.set_ylim(len(entries) - 0.45, -0.55)
     ax.set_xlim(0, 1.17 * (longest or 1.0))  # all gaps may be zero
-    ax.set_xlabel("average gap to Retrain, percentage points (shorter is closer)", color=MUTED)
+    unit = "points of similarity × 100" if comparison.of_pairs else "percentage points"
+    ax.set_xlabel(f"average gap to Retrain, {unit} (shorter is closer)", color=MUTED)
     figure.legend(ncols=5, loc="outside lower right", frameon=False, fontsize=9, handlelength=1)
     _tidy(ax)
     return png(figure)
@@ -101,6 +102,9 @@ def alignment_histograms(comparison: Comparison) -> bytes | None:
         ax.set_yticks([])
         _tidy(ax)
         ax.tick_params(labelbottom=True)
+    # An original that finds all its images alike is one tall column: it is cut off before it hides the rest.
+    tallest = max(np.histogram(v, bins, density=True)[0].max() for v in (retrain, *(v for _, v in methods)))
+    axes[0, 0].set_ylim(0, min(axes[0, 0].get_ylim()[1], 1.6 * tallest))
     for ax in axes.flat[len(methods) :]:
         ax.set_visible(False)
     what = "an image to forget and its caption" if comparison.of_pairs else "two views of an image to forget"

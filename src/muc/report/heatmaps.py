@@ -20,6 +20,7 @@ from muc.report.words import method_name
 SIMILARITY = "cividis"  # lightness grows with the value: also readable in grey
 CHANGE = "PuOr_r"  # two hues that colour-blind people tell apart; white is no change
 CHANGE_LABEL = "more alike now  ←  0  →  less alike now"
+CAPTION = 28  # so many characters of a pair's caption are shown
 NUMBERED = 10  # up to so many images the values stand in the cells
 NAMED = 16  # up to so many the images are named (or shown) along the axes
 
@@ -30,25 +31,28 @@ Thumbnails = Sequence[bytes] | np.ndarray
 
 def look_figure(look: Mapping[str, Any], thumbnails: Thumbnails | None = None) -> bytes:
     """PNG of one `Look`: similarity before and after on one colour scale, and their difference around zero."""
-    before, after, gap = (np.array(look[key], dtype=float) for key in ("before", "after", "gap"))
+    before, after, gap = (_matrix(look, key) for key in ("before", "after", "gap"))
     pictures = open_thumbnails(thumbnails, len(gap))
     figure = Figure(figsize=(13, 5.8), layout=_layout())
     axes = figure.subplots(1, 3)
     low, high = min(before.min(), after.min()), max(before.max(), after.max())
-    names = [plain(str(name), 12) for name in look["names"]]
+    names = _names(look)
     shown = None
     for ax, matrix, title in ((axes[0], before, "Before unlearning"), (axes[1], after, "After unlearning")):
-        shown = draw_matrix(ax, matrix, title, SIMILARITY, (low, high), names, pictures)
-    change = draw_matrix(axes[2], gap, "Change (before − after)", CHANGE, _around_zero([gap]), names, pictures)
+        shown = draw_matrix(ax, matrix, title, SIMILARITY, (low, high), names, pictures, _captions(look, ax is axes[0]))
+    change = draw_matrix(
+        axes[2], gap, "Change (before − after)", CHANGE, _around_zero([gap]), names, pictures, _captions(look, False)
+    )
     assert shown is not None
-    _scale_below(figure, shown, list(axes[:2]), "different  ←  similarity of two views  →  alike")
+    compared = "image and caption" if look.get("of_pairs") else "two views"
+    _scale_below(figure, shown, list(axes[:2]), f"different  ←  similarity of {compared}  →  alike")
     _scale_below(figure, change, [axes[2]], CHANGE_LABEL)
     return png(figure)
 
 
 def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | None = None) -> bytes:
     """PNG: the change that each method made to the same images, side by side on one colour scale."""
-    matrices = {method: np.array(look["gap"], dtype=float) for method, look in looks.items()}
+    matrices = {method: _matrix(look, "gap") for method, look in looks.items()}
     first = next(iter(looks.values()))
     pictures = open_thumbnails(thumbnails, len(first["gap"]))
     if any(m.shape != (len(first["names"]),) * 2 for m in matrices.values()):
@@ -57,15 +61,33 @@ def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | No
     rows = -(-len(matrices) // columns)
     figure = Figure(figsize=(4.3 * columns, 4.6 * rows + 0.9), layout=_layout())
     axes = figure.subplots(rows, columns, squeeze=False)
-    scale, names = _around_zero(list(matrices.values())), [plain(str(n), 12) for n in first["names"]]
+    scale, names = _around_zero(list(matrices.values())), _names(first)
     shown = None
-    for ax, (method, matrix) in zip(axes.flat, matrices.items(), strict=False):
-        shown = draw_matrix(ax, matrix, plain(method_name(method)), CHANGE, scale, names, pictures)
+    for i, (ax, (method, matrix)) in enumerate(zip(axes.flat, matrices.items(), strict=False)):
+        captions = _captions(first, i % columns == 0)
+        shown = draw_matrix(ax, matrix, plain(method_name(method)), CHANGE, scale, names, pictures, captions)
     for ax in axes.flat[len(matrices) :]:
         ax.set_visible(False)
     assert shown is not None, "at least one look"
     _scale_below(figure, shown, list(axes.flat), CHANGE_LABEL)
     return png(figure)
+
+
+def _matrix(look: Mapping[str, Any], key: str) -> np.ndarray:
+    """As it is drawn: of pairs, a row for each caption (there is room to read it) and a column for each image."""
+    found = np.array(look[key], dtype=float)
+    return found.T if look.get("of_pairs") else found
+
+
+def _names(look: Mapping[str, Any]) -> list[str]:
+    return [str(i + 1) if look.get("of_pairs") else plain(str(name), 12) for i, name in enumerate(look["names"])]
+
+
+def _captions(look: Mapping[str, Any], shown: bool) -> list[str] | None:
+    """What stands before the rows of pairs; once is enough where panels share their rows."""
+    if not look.get("of_pairs"):
+        return None
+    return [plain(str(name), CAPTION) if shown else "" for name in look["names"]]
 
 
 def draw_matrix(
@@ -76,8 +98,12 @@ def draw_matrix(
     scale: tuple[float, float],
     names: Sequence[str],
     pictures: Sequence[np.ndarray] | None,
+    captions: Sequence[str] | None = None,
 ) -> AxesImage:
-    """One matrix with its values, the same-image diagonal framed, and the images or their names along the axes."""
+    """One matrix with its values, the diagonal framed, and the images or their names along the axes.
+
+    With `captions` these stand before the rows, and the images along the top only.
+    """
     n = len(matrix)
     shown = ax.imshow(matrix, cmap=colours, vmin=scale[0], vmax=scale[1])
     for i in range(n if n <= NAMED else 0):
@@ -90,7 +116,7 @@ def draw_matrix(
     ax.set_title(title, fontsize=13, fontweight="bold", color=INK, pad=10 if pictures is None else 8)
     ax.tick_params(length=0, labelsize=9, labelcolor=MUTED)
     ax.spines[:].set_visible(False)
-    _label_axes(ax, n, names, pictures)
+    _label_axes(ax, n, names, pictures, captions)
     return shown
 
 
@@ -109,22 +135,28 @@ def _luminance(*colour: float) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _label_axes(ax: Axes, n: int, names: Sequence[str], pictures: Sequence[np.ndarray] | None) -> None:
+def _label_axes(
+    ax: Axes,
+    n: int,
+    names: Sequence[str],
+    pictures: Sequence[np.ndarray] | None,
+    captions: Sequence[str] | None,
+) -> None:
     if n > NAMED:
         ax.set_xticks([])
         ax.set_yticks([])
-        ax.set_xlabel(f"{n} images", color=MUTED)
+        ax.set_xlabel(f"{n} images" if captions is None else f"{n} pairs", color=MUTED)
         return
     if pictures is None:
         ax.set_xticks(range(n), names, rotation=90 if max(map(len, names)) > 3 else 0)
-        ax.set_yticks(range(n), names)
+        ax.set_yticks(range(n), names if captions is None else captions)
         return
     ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set_yticks(range(n if captions else 0), captions or [], fontsize=10.5)
     for i, picture in enumerate(pictures):
-        for left, top in ((i - 0.44, -1.5), (-1.5, i - 0.44)):
+        for left, top in ((i - 0.44, -1.5), (-1.5, i - 0.44))[: 2 if captions is None else 1]:
             ax.imshow(picture, extent=(left, left + 0.88, top + 0.88, top), clip_on=False, interpolation="nearest")
-    ax.set_xlim(-1.55, n - 0.5)
+    ax.set_xlim(-1.55 if captions is None else -0.5, n - 0.5)
     ax.set_ylim(n - 0.5, -1.55)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -12,7 +13,7 @@ from muc.report.group import Comparison, Entry, Record, compare, show
 from muc.report.noise import noise_of
 from muc.report.summary import Summary, summarise
 from muc.report.tables import Table, tables_of
-from muc.report.words import GLOSSARY, entry_name, method_name, setting_name
+from muc.report.words import entry_name, glossary, method_name, setting_name
 
 ENV_LABELS = {"muc": "muc", "python": "Python", "torch": "PyTorch", "platform": "System", "device": "Device"}
 
@@ -33,6 +34,7 @@ class Section:
     heading: str
     summary: Summary
     blocks: list[tuple[str, Markup, Picture | None]]
+    of_pairs: bool
     facts: list[tuple[str, str]]
     methods: list[tuple[str, str]]
 
@@ -44,13 +46,15 @@ def page(
     thumbnails: Sequence[bytes] | None = None,
 ) -> str:
     """The report as HTML text."""
-    sections = [section(c) for c in compare(records)]
+    compared = compare(records)
+    sections = [section(c) for c in compared]
     return fill(
         "page.html.jinja",
         title=title,
         sections=sections,
         pictures=look_pictures(looks or {}, thumbnails),
-        glossary=GLOSSARY,
+        of_pairs=bool(looks) and all(look.get("of_pairs") for look in looks.values()),
+        glossary=glossary({c.of_pairs for c in compared}),
         environment=environment_facts(records),
         runs=[(str(r["run"]), method_name(r["method"]), str(r["seed"])) for r in records],
     )
@@ -66,11 +70,12 @@ def fill(template: str, **values: Any) -> str:
 
 def section(comparison: Comparison) -> Section:
     made = tables_of(comparison)
-    pictures = [_gap_picture(comparison), _alignment_picture(comparison), None]
+    pictures = [_gap_picture(comparison), _alignment_picture(comparison)]
     return Section(
         heading=setting_name(comparison.setting),
         summary=summarise(comparison),
-        blocks=[(_short_title(t), Markup(render.html(t)), p) for t, p in zip(made, pictures, strict=False)],
+        blocks=[(_short_title(t), Markup(render.html(t)), p) for t, p in zip_longest(made, pictures)],
+        of_pairs=comparison.of_pairs,
         facts=setting_facts(comparison),
         methods=[(entry_name(e), method_facts(e)) for e in comparison.entries if method_facts(e)],
     )
@@ -104,12 +109,15 @@ def _alignment_picture(comparison: Comparison) -> Picture | None:
     drawn = figures.alignment_histograms(comparison)
     if drawn is None:
         return None
+    one, each = ("two views of an image to forget", "two views of each image to forget")
+    if comparison.of_pairs:
+        one, each = ("an image to forget and its caption", "each image to forget and its caption")
     return Picture(
         figures.data_uri(drawn),
-        alt="Histograms, one for each method, of how alike two views of an image to forget look to the model, "
-        "over Retrain's histogram and the original's.",
-        caption="How alike two views of each image to forget look to the model (all seeds). Unlearning has worked as "
-        "exact unlearning would where the blue line follows the grey area.",
+        alt=f"Histograms, one for each method, of how alike {one} look to the model, over Retrain's histogram and the "
+        "original's.",
+        caption=f"How alike {each} look to the model (all seeds). Unlearning has worked as exact unlearning would "
+        "where the blue line follows the grey area. A tall peak of the original is cut off.",
     )
 
 
@@ -118,12 +126,15 @@ def look_pictures(looks: Mapping[str, Mapping[str, Any]], thumbnails: Sequence[b
     made = []
     if len(looks) > 1:
         names = ", ".join(map(method_name, looks))
+        own, other = ("two views of the same image", "views of different images")
+        if all(look.get("of_pairs") for look in looks.values()):
+            own, other = ("an image and its own caption", "an image and another one's caption")
         made.append(
             Picture(
                 figures.data_uri(figures.gap_grid(looks, thumbnails)),
                 alt=f"Heatmaps of the change in similarity between the same images, one for each of: {names}.",
-                caption="The change each method made to the same images, on one scale. Framed: two views of the same "
-                "image (orange: the model finds them less alike than before). Elsewhere: views of different images.",
+                caption=f"The change each method made to the same images, on one scale. Framed: {own} "
+                f"(orange: the model finds them less alike than before). Elsewhere: {other}.",
             )
         )
     for method, look in looks.items():
@@ -138,6 +149,12 @@ def look_pictures(looks: Mapping[str, Mapping[str, Any]], thumbnails: Sequence[b
 
 
 def _look_caption(method: str, look: Mapping[str, Any]) -> str:
+    if look.get("of_pairs"):
+        return (
+            f"{method_name(method)}. An image and its own caption: cosine {look['positive_alignment_before']:.3f} "
+            f"before, {look['positive_alignment_after']:.3f} after. An image and another one's caption: "
+            f"{look['negative_alignment_before']:.3f} before, {look['negative_alignment_after']:.3f} after."
+        )
     return (
         f"{method_name(method)}. Two views of the same image: similarity {look['positive_alignment_before']:.3f} "
         f"before, {look['positive_alignment_after']:.3f} after. Views of different images: "
@@ -148,13 +165,14 @@ def _look_caption(method: str, look: Mapping[str, Any]) -> str:
 
 def setting_facts(comparison: Comparison) -> list[tuple[str, str]]:
     s, records = comparison.setting, [r for e in comparison.entries for r in e.records]
+    what = "Pairs" if comparison.of_pairs else "Images"
     return [
         ("Data", s.data),
         ("Algorithm", s.algorithm),
         ("Architecture", s.architecture),
         ("Epochs of training", str(s.epochs)),
-        ("Images to forget", _values(r.get("forget_images") for r in records)),
-        ("Images kept", _values(r.get("retain_images") for r in records)),
+        (f"{what} to forget", _values(r.get("forget_images") for r in records)),
+        (f"{what} kept", _values(r.get("retain_images") for r in records)),
         ("Seeds", _values(r["seed"] for r in records)),
     ]
 

@@ -1,5 +1,9 @@
 """Tables of image-text models: how close to Retrain, and what can be found and told apart."""
 
+from typing import Any
+
+from muc import paper
+from muc.evaluation.gaps import PAIR_METRICS
 from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
@@ -11,51 +15,89 @@ def pair_results_table(comparison: Comparison) -> Table:
     """Image-text similarities with their gaps to Retrain; the smallest average gap is marked."""
     marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
+    printed = paper.pair_rows(comparison.setting.data, comparison.setting.forget_fraction)
     return Table(
         title=f"How close to Retrain: {setting_name(comparison.setting)}",
         caption=f"Over {seeds}. Mean cosine of images and their captions, times 100, on the pairs that are kept, those "
         "to forget, and test pairs. In brackets: the gap to Retrain of the same seed; the goal is to match Retrain, so "
-        "smaller gaps are better. AG averages the gaps on kept pairs and on those to forget, as the paper's does.",
+        "smaller gaps are better. AG averages the gaps on kept pairs and on those to forget, as the paper's does."
+        + (
+            " Lines marked 'paper' repeat its values for MS-COCO; it does not name its architecture." if printed else ""
+        ),
         columns=("Method", "FS", *map(metric_name, SIMILARITIES), "AG", "AGP", "RTE (min)"),
-        rows=tuple(_results_row(e, marks.get(id(e), "")) for e in comparison.entries),
+        rows=tuple(
+            _results_row(e, marks.get(id(e), ""), _paper_cells(printed.get(e.method))) for e in comparison.entries
+        ),
     )
 
 
-def _results_row(entry: Entry, mark: Mark) -> tuple[Cell, ...]:
+def _results_row(entry: Entry, mark: Mark, printed: dict[str, str]) -> tuple[Cell, ...]:
     exact = entry.method == "retrain"
     return (
         Cell(entry_name(entry), mark=mark),
         Cell(number(entry.metric("FS"), 4)),
         *(
-            Cell(number(entry.metric(name), 2), None if exact else number(entry.gap(f"{name}_gap"), 2))
+            Cell(
+                number(entry.metric(name), 2),
+                None if exact else number(entry.gap(f"{name}_gap"), 2),
+                printed.get(name),
+            )
             for name in SIMILARITIES
         ),
-        *(Cell(NOT_MEANT) if exact else Cell(number(entry.gap(key), 2)) for key in ("AG", "AGP")),
+        *(
+            Cell(NOT_MEANT) if exact else Cell(number(entry.gap(key), 2), paper=printed.get(key))
+            for key in ("AG", "AGP")
+        ),
         # The original's time is that of its training: no unlearning took place.
         Cell(NOT_MEANT if entry.method == "pretrain" else number(entry.metric("RTE_minutes"), 2)),
     )
 
 
+def _paper_cells(row: dict[str, Any] | None) -> dict[str, str]:
+    """{column: what the paper prints there}."""
+    if row is None:
+        return {}
+    gap = row["gaps"] if row["gaps"] and row["method"] != "retrain" else None
+    cells = {name: f"{row[name]:.2f}" + (f" ({gap[name]:.2f})" if gap else "") for name in PAIR_METRICS}
+    return cells | ({"AG": f"{row['avg_gap']:.2f}"} if gap else {})
+
+
+def pair_membership_table(comparison: Comparison) -> Table:
+    """How well trained-on pairs, and those to forget, can be told from test pairs."""
+    columns = {
+        "Kept vs test AUC": ("pair_AUC", 3),
+        "Kept, TPR at 1 % FPR": ("pair_TPR_at_1_FPR", 2),
+        "To forget vs test AUC": ("unlearn_AUC", 3),
+        "To forget, TPR at 1 % FPR": ("unlearn_TPR_at_1_FPR", 2),
+    }
+    return Table(
+        title=f"How well can trained-on pairs be told apart: {setting_name(comparison.setting)}",
+        caption="The attack tells trained-on pairs from test pairs by their similarity alone; AUC 0.5 is guessing. "
+        "After unlearning, 'to forget vs test' should be what it is for Retrain.",
+        columns=("Method", *columns),
+        rows=_rows(comparison, columns),
+    )
+
+
 def retrieval_table(comparison: Comparison) -> Table:
-    """What the model can find among test pairs, and how well trained-on pairs can be told from them."""
+    """What the model can find among test pairs."""
     columns = {
         **{f"Image → text R@{k}": (f"image_to_text_R@{k}", 2) for k in (1, 5, 10)},
         **{f"Text → image R@{k}": (f"text_to_image_R@{k}", 2) for k in (1, 5, 10)},
         "Zero-shot": ("zero_shot", 2),
-        "Kept vs test AUC": ("pair_AUC", 3),
-        "TPR at 1 % FPR": ("pair_TPR_at_1_FPR", 2),
-        "To forget vs test AUC": ("unlearn_AUC", 3),
-        "To forget, TPR at 1 % FPR": ("unlearn_TPR_at_1_FPR", 2),
     }
     columns = {k: v for k, v in columns.items() if any(e.metric(v[0]) for e in comparison.entries)}
     return Table(
-        title=f"What can be found, and who can be told apart: {setting_name(comparison.setting)}",
-        caption="R@k: share (%) of test images whose own text is among the k closest, and the other way round. The "
-        "attack tells trained-on pairs from test pairs by their similarity alone; AUC 0.5 is guessing. After "
-        "unlearning, 'to forget vs test' should be what it is for Retrain.",
+        title=f"What can be found: {setting_name(comparison.setting)}",
+        caption="R@k: share (%) of test images whose own text is among the k closest, and the other way round. "
+        "Zero-shot: share (%) of test images that are closest to the text of their own class.",
         columns=("Method", *columns),
-        rows=tuple(
-            (Cell(entry_name(e)), *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()))
-            for e in comparison.entries
-        ),
+        rows=_rows(comparison, columns),
+    )
+
+
+def _rows(comparison: Comparison, columns: dict[str, tuple[str, int]]) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(
+        (Cell(entry_name(e)), *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()))
+        for e in comparison.entries
     )

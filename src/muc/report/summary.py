@@ -52,11 +52,14 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
     what = "candidates" if any(e.variant for e in ranked) else "methods"
     of = f"Of {len(ranked)} {what}, {name} came" if len(ranked) > 1 else f"{name} is the only method here; it came"
     closest = "closest to" if len(ranked) > 1 else f"to within {number(gap, 2)} points of"
-    told = (
-        f": on average over the five metrics it is {number(gap, 2)} percentage points away" if len(ranked) > 1 else ""
+    measured = (
+        "the two similarities (times 100) it is {} points"
+        if c.of_pairs
+        else "the five metrics it is {} percentage points"
     )
+    told = f": on average over {measured.format(number(gap, 2))} away" if len(ranked) > 1 else ""
     return [
-        f"{of} {closest} Retrain, the model trained again without the images{told} ({seed_count(gap.n)}).",
+        f"{of} {closest} Retrain, the model trained again without the {_what(c)}s{told} ({seed_count(gap.n)}).",
         *_unequal_seeds(ranked),
         *_runner_up(ranked),
         *_against_chance(ranked, gap, noise),
@@ -126,19 +129,24 @@ def _cost(c: Comparison) -> list[str]:
     if not ranked:
         return []
     best, text = ranked[0], []
-    changes = [_change(best, original, metric) for metric in ("RA", "TA")]
+    names = ("retain_similarity", "test_similarity") if c.of_pairs else ("RA", "TA")
+    changes = [_change(best, original, metric) for metric in names]
     if all(changes):
         kept, test = (signed(change) for change in changes if change)
         text.append(
-            f"Against the original model, {entry_name(best)} changes accuracy by {kept} points on kept images and by "
-            f"{test} on test images"
+            f"Against the original model, {entry_name(best)} changes {'similarity' if c.of_pairs else 'accuracy'} by "
+            f"{kept} points on kept {_what(c)}s and by {test} on test {_what(c)}s"
         )
-        theirs = [_change(retrain, original, metric) for metric in ("RA", "TA")]
+        theirs = [_change(retrain, original, metric) for metric in names]
         text[-1] += f" (Retrain: {' and '.join(signed(t) for t in theirs if t)})." if all(theirs) else "."
     if times := _times(best, retrain):
         mine, exact = times
         text.append(f"{entry_name(best)} took {minutes(mine)}, Retrain {minutes(exact)}.")
     return text
+
+
+def _what(c: Comparison) -> str:
+    return "pair" if c.of_pairs else "image"
 
 
 def _change(entry: Entry | None, original: Entry | None, metric: str) -> Stat | None:
@@ -160,13 +168,14 @@ def _something_to_forget(c: Comparison) -> list[str]:
     if before is None or target is None:
         return ["Whether there was anything to forget is not known: it takes the original and Retrain to tell."]
     text = [
-        f"To the original model an image to forget looked more familiar than an unseen test image in "
+        f"To the original model {'a pair' if c.of_pairs else 'an image'} to forget looked more familiar than an unseen "
+        f"test {_what(c)} in "
         f"{100 * before.mean:.1f} % of comparisons (50 % is chance); to Retrain in {100 * target.mean:.1f} %.",
     ]
     if before.mean - target.mean < max(SOMETHING, 2 * (target.sd or 0)):
         text.append(
-            "So there was hardly anything to forget: the original already treats these images almost like images it "
-            "never saw, and small gaps say little about a method."
+            f"So there was hardly anything to forget: the original already treats these {_what(c)}s almost like "
+            f"{_what(c)}s it never saw, and small gaps say little about a method."
         )
     else:
         text.append("So there was something to forget.")
@@ -191,10 +200,11 @@ def _tiles(c: Comparison, noise: Noise | None) -> list[Tile]:
     if noise:
         note = f"average gap by chance alone ({noise.seeds} seeds)"
         tiles.append(Tile("Between two Retrains", f"{noise.between['AG']:.2f} points", note))
-    if change := _change(best, c.entry("pretrain"), "TA"):
-        exact = _change(c.entry("retrain"), c.entry("pretrain"), "TA")
+    label, metric = ("Test similarity", "test_similarity") if c.of_pairs else ("Test accuracy", "TA")
+    if change := _change(best, c.entry("pretrain"), metric):
+        exact = _change(c.entry("retrain"), c.entry("pretrain"), metric)
         note = "against the original" + (f" (Retrain {signed(exact)})" if exact else "")
-        tiles.append(Tile("Test accuracy", f"{signed(change)} points", note))
+        tiles.append(Tile(label, f"{signed(change)} points", note))
     if times := _times(best, c.entry("retrain")):
         ratio = times[1] / times[0]
         faster = f"{ratio:.0f}× faster" if ratio >= 10 else f"{ratio:.1f}× faster" if ratio > 1 else "not faster"

@@ -7,7 +7,7 @@ from muc.evaluation.gaps import METRICS
 from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry, Record, Stat, compare
 from muc.report.noise import Noise, noise_of
-from muc.report.pair_tables import pair_results_table, retrieval_table
+from muc.report.pair_tables import pair_membership_table, pair_results_table, retrieval_table
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 
@@ -18,7 +18,12 @@ def all_tables(records: list[Record]) -> list[Table]:
 
 def tables_of(comparison: Comparison) -> list[Table]:
     if comparison.of_pairs:
-        made = [pair_results_table(comparison), retrieval_table(comparison), noise_table(comparison)]
+        made = [
+            pair_results_table(comparison),
+            pair_membership_table(comparison),
+            retrieval_table(comparison),
+            noise_table(comparison),
+        ]
     else:
         made = [results_table(comparison), membership_table(comparison), noise_table(comparison)]
     return [table for table in made if table is not None]

@@ -37,8 +37,8 @@ GLOSSARY = (
     ),
     (
         "FS",
-        "Forgetting score: how much less alike two views of an image to forget look to the model than before. "
-        "0 means nothing changed.",
+        "Forgetting score: how much less alike two views of an image to forget (of image-text models: the image and "
+        "its caption) look to the model than before. 0 means nothing changed.",
     ),
     (
         "EMIA",
@@ -57,7 +57,7 @@ GLOSSARY = (
     (
         "Retain, Unlearn, Test",
         "Of image-text models: mean cosine of an image and its caption, times 100, over the pairs that are kept, those "
-        "to forget, and test pairs. AG then averages the first two gaps.",
+        "to forget, and test pairs. AG, the average gap, is then the mean of the first two gaps; smaller is closer.",
     ),
     (
         "R@k",
@@ -78,6 +78,16 @@ GLOSSARY = (
     ),
     ("±", "Standard deviation over seeds."),
 )
+
+
+OF_IMAGES = {"EMIA", "RA", "TA", "UA", "CMIA", "AG", "AG cls"}
+OF_PAIRS = {"Retain, Unlearn, Test", "R@k"}
+
+
+def glossary(of_pairs: set[bool]) -> list[tuple[str, str]]:
+    """The words that occur where the settings are of pairs (True), of images (False), or both."""
+    unused = (OF_IMAGES if False not in of_pairs else set()) | (OF_PAIRS if True not in of_pairs else set())
+    return [(word, meaning) for word, meaning in GLOSSARY if word not in unused]
 
 
 def method_name(method: str) -> str:
