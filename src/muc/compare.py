@@ -11,12 +11,14 @@ import numpy as np
 from muc import config, runs
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
-from muc.evaluation.records import evaluate_runs, judge
+from muc.evaluation.records import evaluate_runs, judge, request_digest
 from muc.methods import METHODS, Method, Retrain
 from muc.methods.recipes import TIED, default_method, search_ranges
 from muc.runtime import Runtime, derive_seed
 from muc.storage import RunFolder, write_json
 
+CRITERIA = ("AG", "AG_classifier")
+"""The gaps that a search keeps of every trial; the first decides."""
 LOST = {"lost_retain_accuracy": "RA", "lost_test_accuracy": "TA"}
 LOST_OF_PAIRS = {"lost_retain_similarity": "retain_similarity", "lost_test_similarity": "test_similarity"}
 
@@ -129,11 +131,25 @@ def pick(
 ) -> RunFolder:
     """The trial with the smallest gap, judged on validation images: the test set stays untouched by the search."""
     resolved = Runtime(runtime)
-    reference = judge(against or original, trials[0], resolved, held_out="validation")
+    reference = _reference(against or original, trials[0], resolved)
     found = [judge(run, trials[0], resolved, held_out="validation") for run in trials]
-    score = [(gaps(m, reference) if against else gaps_to_held_out(m, reference))["AG"] for m in found]
-    write_json(trials[0].path / "search.json", [{"run": str(r), "AG": s} for r, s in zip(trials, score, strict=True)])
-    return trials[int(np.argmin(score))]
+    gap = [gaps(m, reference) if against else gaps_to_held_out(m, reference) for m in found]
+    kept = [{"run": str(r), **{k: g[k] for k in CRITERIA if k in g}} for r, g in zip(trials, gap, strict=True)]
+    write_json(trials[0].path / "search.json", kept)
+    return trials[int(np.argmin([g["AG"] for g in gap]))]
+
+
+_judged: dict[Any, dict[str, Any]] = {}
+
+
+def _reference(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, Any]:
+    """What trials are compared with, on validation images: the same for every method, so it is judged once."""
+    original = served.config()["parent"]["model_sha256"]
+    key = run.result()["model_sha256"], original, request_digest(served.split()), runtime.resolved_settings()
+    if key not in _judged:
+        _judged.clear()  # one request after another
+        _judged[key] = judge(run, served, runtime, held_out="validation")
+    return _judged[key]
 
 
 def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from muc.evaluation.membership import THRESHOLDS, auc, best_threshold, cmia, emia, threshold_curve, tpr_at_fpr
+from muc.evaluation.membership import THRESHOLDS, as_good, auc, best_threshold, cmia, emia, threshold_curve, tpr_at_fpr
 
 GRID = st.integers(-5, 105).map(lambda i: i / 100)  # many ties, some scores outside [0, 1]
 SCORES = st.lists(GRID | st.floats(-1, 1), min_size=1, max_size=25)
@@ -57,6 +57,16 @@ def test_threshold_curve_is_counted_at_every_point() -> None:
         assert point["emia"] == pytest.approx(100 * sum(u < t for u in unlearned) / 10)
     best = max(curve, key=lambda point: point["accuracy"])
     assert (best["threshold"], best["accuracy"]) == best_threshold(members, others)
+
+
+def test_thresholds_are_as_good_within_one_standard_error() -> None:
+    source = np.random.default_rng(1)
+    accuracy = [point["accuracy"] for point in threshold_curve(source.random(60) ** 0.5, source.random(40), [0.5])]
+    best = max(accuracy)
+    error = np.std([1] * round(100 * best) + [0] * round(100 * (1 - best))) / 100**0.5
+    expected = [best - share <= error for share in accuracy]
+    assert as_good(accuracy, 100).tolist() == expected
+    assert 1 < sum(expected) < len(THRESHOLDS)
 
 
 @given(members=SCORES, others=SCORES)

@@ -72,9 +72,7 @@ def plan(argv: Sequence[str]) -> None:
 
     config.in_range("images", flags.images, 6, 10_000)
     terms = terms_for(flags.images, None, flags.views, config.Views())
-    found = planning(
-        flags.images, EFFECTS[flags.reference], views=flags.views, extras=terms.extras
-    )
+    found = planning(flags.images, EFFECTS[flags.reference], views=flags.views, extras=terms.extras)
     if flags.json:
         print_json(vars(found))
         return

@@ -22,16 +22,19 @@ class Reproduce:
     """Show what can be reproduced."""
     out: Path = Path("reproduced")
     """Folder for all reproductions: OUT/NAME gets the table, OUT/runs the runs, which tables share."""
-    seeds: tuple[int, ...] = (0,)
-    """Seeds of encoders; hyper-parameters are chosen on the first."""
+    seeds: tuple[int, ...] = ()
+    """Seeds of encoders; hyper-parameters are chosen on the first (default: 0; for clip-coco 0 1 2)."""
     epochs: int | None = None
-    """Epochs of pretraining and Retrain (default: the paper's 800)."""
+    """Epochs of pretraining and Retrain (default: the paper's 800; of clip 35)."""
     methods: tuple[str, ...] = ()
     """Only these methods, and Retrain."""
     algorithms: tuple[str, ...] = ()
     """Only these of simclr and moco."""
-    search: int = 1
-    """Settings tried for each method, drawn from the paper's ranges and judged on validation images."""
+    search: int | None = None
+    """Settings tried for each method, drawn from the paper's ranges and judged on validation images (default: 1, which
+    is no search; for clip-coco 4). OUT/NAME/recipe.json records all that were tried."""
+    recipe: tuple[Path, ...] = ()
+    """Take every method's settings from such files instead of searching."""
     dry_run: bool = False
     """Show the plan and what it costs, and stop."""
     smoke: bool = False
@@ -52,14 +55,25 @@ def reproduce(argv: Sequence[str]) -> None:
     for given, known in ((flags.methods, METHODS), (flags.algorithms, config.ALGORITHMS)):
         for value in given:
             check_name("method" if known is METHODS else "algorithm", value, known)
+    if flags.recipe and flags.search is not None:
+        raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     from muc.report.render import print_terminal
+    from muc.reproduce.choices import read_choices
     from muc.reproduce.recipe import Options, carry_out, describe
 
     methods = tuple(m for m in METHODS if not flags.methods or m in flags.methods or m == "retrain")
-    options = Options(
-        flags.out, flags.seeds, flags.epochs, methods, flags.algorithms, flags.search, flags.smoke, flags.runtime
-    )
     recipe, out = find_recipe(name), flags.out / name
+    options = Options(
+        out=flags.out,
+        seeds=flags.seeds or recipe.seeds[: 1 if flags.smoke else None],
+        epochs=flags.epochs,
+        methods=methods,
+        algorithms=flags.algorithms,
+        search=1 if flags.recipe else flags.search or min(recipe.search, 2 if flags.smoke else recipe.search),
+        smoke=flags.smoke,
+        runtime=flags.runtime,
+        chosen=read_choices(flags.recipe),
+    )
     steps = recipe.steps(options, out)
     say(describe(steps))
     if flags.dry_run:

@@ -50,6 +50,21 @@ def alignment(
     return torch.cat(scores)
 
 
+@torch.inference_mode()
+def two_views(
+    model: ContrastiveModel, pixels: Pixels | Tensor, views: Views, runtime: Runtime, seed: int
+) -> tuple[Tensor, Tensor]:
+    """(n, d), (n, d) unit backbone features of two random views of each image, which depend on the seed alone."""
+    generator = runtime.generator("two views", seed)
+    pairs = []
+    for part in chunks(pixels, max(1, chunk_size(pixels) // 2), runtime):
+        repeated, size = part.repeat(2, 1, 1, 1), part.shape[-1]
+        parameters = augment.draw(len(repeated), size, size, views, generator)
+        features = _features(model, runtime.transform(repeated, parameters, size, views), runtime)
+        pairs.append(normalize(features, dim=-1).chunk(2))
+    return torch.cat([first for first, _ in pairs]), torch.cat([second for _, second in pairs])
+
+
 def chunk_size(pixels: Pixels | Tensor) -> int:
     """How many images the model embeds at once: what they take on the device does not grow with their size."""
     return max(1, BATCH * LARGE**2 // max(LARGE, pixels.shape[-1]) ** 2)

@@ -37,6 +37,13 @@ def threshold_curve(members: ArrayLike, others: ArrayLike, unlearned: ArrayLike)
     ]
 
 
+def as_good(accuracy: ArrayLike, images: int) -> np.ndarray:
+    """Which thresholds so many images cannot tell from the best: within the accuracy's standard error of it."""
+    accuracy = np.asarray(accuracy)
+    best = accuracy.max()
+    return accuracy >= best - np.sqrt(best * (1 - best) / images)
+
+
 def auc(members: ArrayLike, others: ArrayLike) -> float:
     """The chance that a random member scores higher than a random other image (ties count half)."""
     members, others = np.asarray(members), np.asarray(others)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -121,7 +122,7 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
         "format_version": FORMAT_VERSION,
         "run": str(run),
         "method": "pretrain" if is_original(run, served) else values["method"]["name"],
-        "data": settings.data.name,
+        "data": Path(settings.data.name).name,
         "algorithm": settings.model.algorithm,
         "architecture": settings.model.architecture,
         "epochs": settings.optimisation.epochs,

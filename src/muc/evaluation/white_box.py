@@ -46,13 +46,7 @@ def evaluate(
     """
     model, before = runtime.place(model).eval(), runtime.place(before).eval()
     parts = _parts(images, split, runtime)
-    scores = {}
-    for name, part in parts.items():
-        pixels = part.pixels
-        if name in ("retain", "test"):
-            pixels = pixels[part.attack] if isinstance(pixels, Tensor) else select(pixels, part.attack)
-        stream = derive_seed(seed, name)  # one stream a set: both models see the same views of it
-        scores[name] = alignment(model, pixels, settings.views, runtime, stream).cpu().numpy()
+    scores = _scores(model, parts, settings.views, runtime, seed)
     stream = derive_seed(seed, "unlearn")
     forgetting = (
         alignment(before, parts["unlearn"].pixels, settings.views, runtime, stream).cpu().numpy() - scores["unlearn"]
@@ -64,6 +58,31 @@ def evaluate(
         **_classifier_metrics(model, parts, images.classes, settings.probe, runtime, seed),
         "per_sample": {"FS": forgetting.tolist(), "alignment": scores["unlearn"].tolist()},
     }
+
+
+def membership_scores(
+    model: ContrastiveModel,
+    images: ImageSet,
+    split: Split,
+    settings: config.Pretraining,
+    runtime: Runtime,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """{retain, test, unlearn, held_out}: the alignments from which `evaluate` finds EMIA."""
+    return _scores(runtime.place(model).eval(), _parts(images, split, runtime), settings.views, runtime, seed)
+
+
+def _scores(
+    model: ContrastiveModel, parts: dict[str, Part], views: config.Views, runtime: Runtime, seed: int
+) -> dict[str, np.ndarray]:
+    scores = {}
+    for name, part in parts.items():
+        pixels = part.pixels
+        if name in ("retain", "test"):
+            pixels = pixels[part.attack] if isinstance(pixels, Tensor) else select(pixels, part.attack)
+        stream = derive_seed(seed, name)  # one stream a set: all models see the same views of it
+        scores[name] = alignment(model, pixels, views, runtime, stream).cpu().numpy()
+    return scores
 
 
 def _parts(images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Part]:

@@ -4,13 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from muc import config
 from muc.errors import UserError
 from muc.methods import METHODS
 from muc.progress import clock
 from muc.report.cells import Table
+from muc.reproduce.choices import Choice
 from muc.storage import write_json
 
 SMOKE = "Smoke test, the numbers mean nothing: "
@@ -32,6 +33,8 @@ class Options:
     """Settings tried for each method, on the first seed alone; the winner serves the others."""
     smoke: bool = False
     runtime: config.Runtime | None = None
+    chosen: tuple[Choice, ...] = ()
+    """Hyper-parameters of all methods, instead of defaults and searches."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,11 @@ def computed(name: str, seconds: float, path: Path, compute: Callable[[], Any]) 
 @dataclass(frozen=True)
 class Recipe(ABC):
     """One table or figure. Its raw results and everything it shows go into one folder, its runs are shared."""
+
+    seeds: ClassVar[tuple[int, ...]] = (0,)
+    """Unless others are asked for."""
+    search: ClassVar[int] = 1
+    """Likewise."""
 
     title: str
 

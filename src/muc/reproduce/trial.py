@@ -12,8 +12,9 @@ from typing import Any
 from muc import config, runs
 from muc.compare import draw_trials, labelled, pick, serve
 from muc.evaluation.records import evaluate_runs
-from muc.methods import METHODS, Method
+from muc.methods import Method
 from muc.methods.recipes import default_method
+from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
 from muc.storage import RECORD, RunFolder, read_json
 
@@ -28,7 +29,8 @@ def encoder_settings(
     data: str, algorithm: str, seed: int, options: Options, architecture: str = "resnet18"
 ) -> config.Pretraining:
     """The paper's recipe; a smoke test has the same path on embedded images."""
-    settings = config.recipe("glyphs" if options.smoke else data, algorithm)
+    embedded = "glyph-pairs" if algorithm == "clip" else "glyphs"
+    settings = config.recipe(embedded if options.smoke else data, algorithm)
     epochs = options.epochs or (3 if options.smoke else settings.optimisation.epochs)
     settings = replace(settings, seed=seed, optimisation=replace(settings.optimisation, epochs=epochs))
     if options.smoke:
@@ -50,7 +52,8 @@ class Trial:
     @property
     def encoder(self) -> RunFolder:
         s = self.settings
-        name = f"{s.data.name}-{s.model.algorithm}-{s.model.architecture}-{s.optimisation.epochs}epochs-seed{s.seed}"
+        data, architecture = Path(s.data.name).name, s.model.architecture.replace("/", "-")
+        name = f"{data}-{s.model.algorithm}-{architecture}-{s.optimisation.epochs}epochs-seed{s.seed}"
         return RunFolder(self.options.out / "runs" / (f"{name}-{self.variant}" if self.variant else name))
 
     @property
@@ -72,9 +75,15 @@ class Trial:
         return RunFolder(self.folder / Path(best["run"]).name)
 
     def method(self, name: str) -> Method:
-        """With the defaults for this data; a smoke test unlearns for one epoch."""
+        """With the values that were given, or the defaults for this data; a smoke test unlearns for one epoch."""
+        if self.options.chosen and name != "retrain":
+            return given_method(self.options.chosen, name, self.settings, self.fraction)
         method = default_method(name, self.settings.data.name, self.settings.model.algorithm)
-        return replace(method, epochs=1) if self.options.smoke and method.epochs else method
+        if self.options.smoke:
+            return replace(method, epochs=1) if method.epochs else method
+        if name == "alignment_calibration" and self.settings.model.algorithm != "clip" and self.fraction >= 0.5:
+            return replace(method, learning_rate=0.02)  # the paper's, for half of the data
+        return method
 
     def steps(self, like: "Trial | None" = None) -> list[Step]:
         """Everything: the encoder, Retrain, the methods, and the evaluation of all."""
@@ -95,33 +104,55 @@ class Trial:
 
     def serve(self, name: str, like: "Trial | None" = None) -> Step:
         """Serve the request with one method: as many settings as asked for, or the one chosen in the trial `like`."""
+        own = self.method(name)  # what is wrong with given values is said before anything is trained
+        first = like if name != "retrain" else None
         count = 1 if name == "retrain" or like is not None else self.options.search
 
         def work() -> None:
-            method = self.method(name)
-            if like is not None and name != "retrain":
-                method = runs.method_of(like.chosen(name)) or method
+            method = (runs.method_of(first.chosen(name)) or own) if first else own
             drawn = draw_trials(method, count - 1, self.encoder) if count > 1 else []
             served = [self._serve(m, label) for m, label in labelled([method, *drawn], name)]
             if len(served) > 1:
                 pick(served, self.retrain, self.encoder, self.options.runtime)
 
         def done() -> bool:
-            labels = [label for _, label in labelled([METHODS[name]()] * count, name)]
+            if first:
+                chosen = first.chosen(name)
+                return chosen.done and self.holds(name, runs.method_of(chosen))
+            labels = [label for _, label in labelled([own] * count, name)]
             searched = count == 1 or (self.folder / name / "search.json").exists()
-            return searched and all(RunFolder(self.folder / label).done for label in labels)
+            return searched and self.holds(name, own) and all(RunFolder(self.folder / label).done for label in labels)
 
         judging = EVALUATION_SECONDS if count > 1 else 0.0
-        seconds = count * (self.method_seconds(METHODS[name]()) + judging)
+        seconds = count * (self.method_seconds(own) + judging)
         return Step(f"{name} ×{count} for {self.folder.name}", seconds, done, work)
 
     def serve_with(self, label: str, method: Method) -> Step:
         """Serve the request with given settings, in a run of that label."""
-        run = RunFolder(self.folder / label)
-        seconds = self.method_seconds(method)
         return Step(
-            f"{label} for {self.folder.name}", seconds, lambda: run.done, lambda: self._serve(method, label) and None
+            f"{label} for {self.folder.name}",
+            self.method_seconds(method),
+            lambda: self.holds(label, method),
+            lambda: self._serve(method, label),
         )
+
+    def serve_changed(self, label: str, name: str, **changes: Any) -> Step:
+        """Serve the request with a method's chosen settings, but for these, in a run of that label."""
+
+        def changed() -> Method:
+            return replace(runs.method_of(self.chosen(name)) or self.method(name), **changes)
+
+        return Step(
+            f"{label} for {self.folder.name}",
+            self.method_seconds(self.method(name)),
+            lambda: self.chosen(name).done and self.holds(label, changed()),
+            lambda: self._serve(changed(), label),
+        )
+
+    def holds(self, label: str, method: Method | None) -> bool:
+        """Whether the run of that label is finished, and with these settings."""
+        run = RunFolder(self.folder / label)
+        return run.done and runs.method_of(run) == method
 
     def _serve(self, method: Method, label: str) -> RunFolder:
         request = config.Request(forget_fraction=self.fraction)

@@ -7,6 +7,7 @@ from typing import Any
 from muc.report import write_report
 from muc.report.cells import Table
 from muc.report.tables import all_tables
+from muc.reproduce.choices import write_choices
 from muc.reproduce.recipe import Options, Recipe, Step
 from muc.reproduce.trial import Trial, encoder_settings
 
@@ -44,6 +45,8 @@ class WhiteBox(Recipe):
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         records = self.found(options)
+        searched = [self.trials(algorithm, options)[0] for algorithm in self.algorithms(options, *self.known)]
+        write_choices(searched, options.methods, out)
         return write_report(records, out, self.heading(options)), all_tables(records)
 
 

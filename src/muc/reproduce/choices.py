@@ -1,0 +1,87 @@
+"""Chosen hyper-parameters with their evidence: what a search leaves behind, to be committed and given back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muc import config, runs
+from muc.errors import UserError, check_name
+from muc.methods import METHODS, Method
+from muc.storage import FORMAT_VERSION, RunFolder, read_json, read_object, write_json
+
+if TYPE_CHECKING:
+    from muc.reproduce.trial import Trial
+
+CHOICES = "recipe.json"
+WHERE = ("data", "algorithm", "architecture", "forget_fraction")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method's settings, and for which encoders and requests they were chosen."""
+
+    data: str
+    algorithm: str
+    architecture: str
+    forget_fraction: float
+    method: Method
+
+
+def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
+    """All trials of every search, what each was worth on validation data, and the winner; nothing without a search."""
+    searched = [(t, n) for t in trials for n in names if (t.folder / n / "search.json").exists()]
+    if searched:
+        values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
+        write_json(out / CHOICES, values)
+
+
+def evidence(trial: "Trial", name: str) -> dict[str, Any]:
+    """One search: where it took place, all that was tried, in the order in which it was drawn, and what won."""
+    s, chosen = trial.settings, trial.chosen(name)
+    found = read_json(trial.folder / name / "search.json")
+    tried = [{"method": settings_of(trial.folder / Path(t["run"]).name), "validation_AG": t["AG"]} for t in found]
+    values = (Path(s.data.name).name, s.model.algorithm, s.model.architecture, trial.fraction)
+    return {
+        **dict(zip(WHERE, values, strict=True)),
+        "epochs": s.optimisation.epochs,
+        "seed": s.seed,
+        "encoder_sha256": trial.encoder.result()["model_sha256"],
+        "method": settings_of(chosen.path),
+        "trials": tried,
+    }
+
+
+def settings_of(run: Path) -> dict[str, Any]:
+    return RunFolder(run).config()["method"]
+
+
+def read_choices(paths: Iterable[Path]) -> tuple[Choice, ...]:
+    """What such files hold, their evidence aside."""
+    found: list[Choice] = []
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"there is no file {path}; give a {CHOICES} that muc reproduce NAME --search N wrote")
+        for entry in read_object(path, "choices")["choices"]:
+            try:
+                method = dict(entry["method"])
+                kind = METHODS[check_name("method", str(method.pop("name")), METHODS)]
+                where = {key: entry[key] for key in WHERE}
+                where["forget_fraction"] = float(where["forget_fraction"])
+            except (TypeError, KeyError, ValueError, AttributeError) as error:
+                raise UserError(f"{path} holds a choice that cannot be read ({error!r}); restore the file") from None
+            found.append(Choice(**where, method=config.from_dict(kind, method)))
+    return tuple(found)
+
+
+def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method:
+    """What was chosen for such an encoder and request; a method that has no choice is refused, not guessed."""
+    data, model = Path(settings.data.name).name, settings.model
+    for choice in chosen:
+        same = (choice.data, choice.algorithm, choice.architecture) == (data, model.algorithm, model.architecture)
+        if same and abs(choice.forget_fraction - fraction) < 0.001 and runs.method_name(choice.method) == name:
+            return choice.method
+    raise UserError(
+        f"--recipe has no {name} for {data}, {model.algorithm}, {model.architecture}, {fraction:.0%} to forget; "
+        "add a file that has, or leave the method out with --methods"
+    )

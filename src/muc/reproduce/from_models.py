@@ -1,0 +1,151 @@
+"""What figures share that look at the models of the white-box trials, and not at their records."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from muc import runs
+from muc.data.files import Pixels, select
+from muc.evaluation.alignment_gaps import Views
+from muc.evaluation.features import two_views
+from muc.models import ContrastiveModel
+from muc.report.group import ORDER, Setting
+from muc.report.words import setting_name
+from muc.reproduce.from_records import asked_for
+from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings
+from muc.runtime import Runtime, derive_seed
+from muc.storage import RunFolder, read_json, write_json
+
+AC = "alignment_calibration"
+SHOWN = 8
+"""So many images are in the paper's heatmaps."""
+
+
+def made_from(
+    name: str,
+    seconds: float,
+    path: Path,
+    used: Callable[[], dict[str, RunFolder]],
+    compute: Callable[[dict[str, RunFolder]], dict[str, Any]],
+) -> Step:
+    """A step whose result, a JSON file, holds for the models it was made from: for others it is made again."""
+
+    def models() -> dict[str, str]:
+        return {label: run.result()["model_sha256"] for label, run in used().items()}
+
+    def done() -> bool:
+        return path.exists() and all(r.done for r in used().values()) and read_json(path).get("models") == models()
+
+    return Step(name, seconds, done, lambda: write_json(path, {"models": models(), **compute(used())}))
+
+
+class Opened:
+    """The models of a trial, with the data they were made from and the request they serve."""
+
+    def __init__(self, used: dict[str, RunFolder], options: Options) -> None:
+        self.runs, self.runtime = used, Runtime(options.runtime)
+        self.images = runs.open_images(used["pretrain"])
+        self.split = used["retrain"].split()
+        self.settings = runs.pretraining_of(used["pretrain"])
+
+    @cached_property
+    def unlearn(self) -> Pixels:
+        return select(self.images.train, self.split.unlearn)
+
+    def model(self, label: str) -> ContrastiveModel:
+        return self.runtime.place(runs.open_model(self.runs[label], self.images))
+
+    def embedder(self, label: str) -> runs.Embedder:
+        shape = (self.images.channels, self.images.image_size)
+        return runs.Embedder(self.model(label), self.runtime, self.settings.views, shape)
+
+    def two_views(self, label: str, pixels: Pixels) -> Views:
+        """The same views for every model."""
+        return two_views(self.model(label), pixels, self.settings.views, self.runtime, self.split.seed)
+
+    def some_unlearn(self) -> np.ndarray:
+        """A few images to forget, by index, drawn by the split's seed."""
+        generator = np.random.default_rng(derive_seed("figure", self.split.seed))
+        rows = generator.permutation(self.split.unlearn)[:SHOWN]
+        return np.sort(rows)
+
+    def environment(self) -> dict[str, Any]:
+        return runs.environment(self.runtime)
+
+
+@dataclass(frozen=True)
+class FromModels(Recipe):
+    """A figure of the models of table 2: 10 % of CIFAR-10 forgotten, MoCo unless others are asked for."""
+
+    what: ClassVar[str]
+    """What is done, for the plan."""
+
+    @abstractmethod
+    def measure(self, opened: Opened) -> dict[str, Any]:
+        """The numbers behind the figure, of one trial."""
+
+    def trials(self, options: Options) -> dict[str, list[Trial]]:
+        """{algorithm: one a seed}."""
+        return {
+            algorithm: [Trial(encoder_settings("cifar10", algorithm, s, options), 0.1, options) for s in options.seeds]
+            for algorithm in asked_for(options, ("moco",))
+        }
+
+    def methods(self, options: Options) -> list[str]:
+        """Those asked for, Retrain and AC always among them, Retrain first: searches look at it."""
+        return sorted({*options.methods, "retrain", AC}, key=lambda m: ORDER.index(m) if m in ORDER else len(ORDER))
+
+    def steps(self, options: Options, out: Path) -> list[Step]:
+        return [step for trials in self.trials(options).values() for step in self._steps(trials, options, out)]
+
+    def _steps(self, trials: list[Trial], options: Options, out: Path) -> list[Step]:
+        methods, made = self.methods(options), []
+        for i, trial in enumerate(trials):
+            like = trials[0] if i else None
+            made += [trial.pretrain(), *(trial.serve(name, like) for name in methods)]
+            made.append(
+                made_from(
+                    f"{self.what} of {trial.folder.name}",
+                    EVALUATION_SECONDS,
+                    self.path(trial, out),
+                    partial(self.used, trial, methods),
+                    lambda used: self.measured(used, options),
+                )
+            )
+        return made
+
+    def used(self, trial: Trial, methods: list[str]) -> dict[str, RunFolder]:
+        """The models that the numbers are of."""
+        return {"pretrain": trial.encoder, **{name: trial.chosen(name) for name in methods}}
+
+    def measured(self, used: dict[str, RunFolder], options: Options) -> dict[str, Any]:
+        opened = Opened(used, options)
+        return {**self.measure(opened), "environment": opened.environment()}
+
+    def path(self, trial: Trial, out: Path) -> Path:
+        return out / "measured" / f"{trial.folder.name}.json"
+
+    def found(self, options: Options, out: Path) -> dict[str, list[dict[str, Any]]]:
+        """{algorithm: what was measured, for each seed}."""
+        return {
+            algorithm: [
+                {"setting": name_of(t), "seed": t.settings.seed, **read_json(self.path(t, out))} for t in trials
+            ]
+            for algorithm, trials in self.trials(options).items()
+        }
+
+
+def environments(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [trial["environment"] for trials in found.values() for trial in trials]
+
+
+def name_of(trial: Trial) -> str:
+    model, data = trial.settings.model, trial.settings.data.name
+    epochs = trial.settings.optimisation.epochs
+    return setting_name(Setting(data, model.algorithm, model.architecture, epochs, trial.fraction))

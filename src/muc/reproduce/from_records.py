@@ -1,0 +1,152 @@
+"""What tables share that need no more than the records of the white-box tables."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from muc import paper
+from muc.evaluation.gaps import METRICS
+from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
+from muc.report.group import ORDER, Comparison, Entry, compare, stat
+from muc.report.sheet import Sheet, write_sheet
+from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
+from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.white_box import WhiteBox
+
+UNIMODAL = ("moco", "simclr")
+Metrics = Mapping[str, Any]
+Score = Callable[[Metrics, Metrics], float]
+"""A method's metrics and Retrain's -> how far they are apart in some sense."""
+
+
+def asked_for(options: Options, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The algorithms that were asked for, also those that the paper does not have there."""
+    return tuple(name for name in UNIMODAL if name in options.algorithms) or default
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of one of the paper's settings. (In a smoke test the records are of other data.)"""
+
+    data: str
+    algorithm: str
+    fraction: float
+    comparison: Comparison
+
+    @property
+    def name(self) -> str:
+        return f"{ALGORITHMS[self.algorithm]} {percent(self.fraction)}"
+
+    def printed(self, table: str) -> dict[str, dict[str, Any]]:
+        """{method: the row of that table of the paper}; empty where it has none."""
+        where = (self.data, self.algorithm, self.fraction)
+        rows = paper.load()["tables"][table]["rows"]
+        return {r["method"]: r for r in rows if (r["dataset"], r["algorithm"], r["forget_fraction"]) == where}
+
+
+@dataclass(frozen=True)
+class FromRecords(Recipe):
+    """A table of one data set, for both shares to forget; all is trained and evaluated as for the white-box tables."""
+
+    data: str = "cifar10"
+    default: tuple[str, ...] = UNIMODAL
+    """The algorithms that the paper has."""
+
+    def sources(self, options: Options) -> list[WhiteBox]:
+        """One a setting."""
+        shares = [(a, f) for a in asked_for(options, self.default) for f in (0.1, 0.5)]
+        return [WhiteBox(f"{a} {f}", self.data, f, (a,)) for a, f in shares]
+
+    def steps(self, options: Options, out: Path) -> list[Step]:
+        """The encoder serves both shares, and is named once."""
+        steps = [step for source in self.sources(options) for step in source.steps(options, out)]
+        return list({step.name: step for step in steps}.values())
+
+    def found(self, options: Options) -> list[Found]:
+        return [
+            Found(source.data, source.known[0], source.fraction, compare(source.found(options))[0])
+            for source in self.sources(options)
+        ]
+
+    def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
+        found = self.found(options)
+        records = [r for f in found for e in f.comparison.entries for r in e.records]
+        tables = self.tables(found)
+        kept = [{key: value for key, value in record.items() if key != "per_sample"} for record in records]
+        sheet = Sheet(self.heading(options), self.paragraphs(found), kept, [r["env"] for r in records], tables)
+        return write_sheet(sheet, out), tables
+
+    @abstractmethod
+    def tables(self, found: list[Found]) -> list[Table]:
+        """What the records show, beside the paper's."""
+
+    def paragraphs(self, found: list[Found]) -> list[str]:
+        entries = [entry for f in found for entry in f.comparison.entries]
+        epochs = sorted({f.comparison.setting.epochs for f in found})
+        text = f"Over {seed_count(max(len(e.seeds) for e in entries))}, {' and '.join(map(str, epochs))} epochs. "
+        return [text + f"The paper trained for {paper.EPOCHS} epochs; its values are those marked 'paper'."]
+
+
+def methods_of(found: list[Found], *without: str) -> list[str]:
+    present = {entry.method for f in found for entry in f.comparison.entries}
+    return [m for m in (*ORDER, *sorted(present - set(ORDER))) if m in present and m not in without]
+
+
+def rows_of(
+    found: list[Found], methods: list[str], cells: Callable[[Found, Entry], list[Cell]]
+) -> tuple[tuple[Cell, ...], ...]:
+    """A row for each method: the cells of all settings side by side."""
+    rows = []
+    for method in methods:
+        entries = [(f, f.comparison.entry(method)) for f in found]
+        rows.append((Cell(method_name(method)), *(c for f, e in entries if e for c in cells(f, e))))
+    return tuple(rows)
+
+
+def score_cell(found: Found, entry: Entry, score: Score, digits: int, printed: float | None) -> Cell:
+    """Mean ± SD of the seeds' scores, that between means over seeds below (the paper's kind); the lowest is marked."""
+    if entry.method == "retrain":
+        return Cell(NOT_MEANT)
+    below = of_means(entry, score)
+    return Cell(
+        number(stat(scores(entry, score)), digits),
+        None if below is None else f"of means {below:.{digits}f}",
+        None if printed is None else f"{printed:.{digits}f}",
+        mark_of(found.comparison, entry, score),
+    )
+
+
+def scores(entry: Entry, score: Score) -> list[float]:
+    """Of each seed."""
+    return [score(r["metrics"], t["metrics"]) for r, t in zip(entry.records, entry.retrains, strict=True) if t]
+
+
+def of_means(entry: Entry, score: Score) -> float | None:
+    """The score of means over seeds, in which chance partly cancels; None with one seed."""
+    pairs = [(r["metrics"], t["metrics"]) for r, t in zip(entry.records, entry.retrains, strict=True) if t]
+    if len(pairs) < 2:
+        return None
+    mine, exact = ({m: fmean(p[side][m] for p in pairs) for m in (*METRICS, "FS")} for side in (0, 1))
+    return score(mine, exact)
+
+
+def mark_of(comparison: Comparison, entry: Entry, score: Score) -> Mark:
+    ranked = sorted((e for e in comparison.entries if e.approximate), key=lambda e: fmean(scores(e, score)))
+    places: dict[int, Mark] = {id(e): m for e, m in zip(ranked, ("best", "second"), strict=False)}
+    return places.get(id(entry), "")
+
+
+def errata(table: str, data: str) -> str:
+    """What is known to be wrong in a table of the paper, unless it is of other data sets alone."""
+    told = []
+    for erratum in paper.load()["errata"]:
+        where, note = erratum["where"], erratum["note"]
+        named = {d for d in paper.TRAINING_IMAGES if f"{d}_" in where or re.search(rf"{DATA[d]}\b", note)}
+        wrong = f"tables.{table}" in where and erratum["category"] != "caption"
+        if wrong and (not named or data in named):
+            told.append(f"{erratum['id']}: {note}")
+    return " ".join(told)

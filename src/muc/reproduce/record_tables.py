@@ -1,0 +1,93 @@
+"""Tables 8, 11 and 13: forgetting scores, gaps in per cent, and deviations over seeds."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from muc.evaluation.gaps import METRICS, gaps
+from muc.report.cells import Cell, Table, number
+from muc.report.group import Entry
+from muc.report.words import seed_count
+from muc.reproduce.from_records import Found, FromRecords, Metrics, errata, methods_of, rows_of, score_cell
+
+
+def fs_gap(metrics: Metrics, retrain: Metrics) -> float:
+    return abs(metrics["FS"] - retrain["FS"])
+
+
+def agp(metrics: Metrics, retrain: Metrics) -> float:
+    return gaps(metrics, retrain)["AGP"]
+
+
+@dataclass(frozen=True)
+class ForgettingScores(FromRecords):
+    """Table 8."""
+
+    def tables(self, found: list[Found]) -> list[Table]:
+        def cells(f: Found, entry: Entry) -> list[Cell]:
+            row = f.printed("forgetting_score").get(entry.method)
+            printed, gap = (row["FS"], (row["gaps"] or {}).get("FS")) if row else (None, None)
+            fs = Cell(number(entry.metric("FS"), 4), paper=None if printed is None else f"{printed:.4f}")
+            return [fs, score_cell(f, entry, fs_gap, 4, gap)]
+
+        return [
+            Table(
+                title="Forgetting score and its gap to Retrain",
+                caption="FS: how much less alike two views of an image to forget are than before. The gap is that to "
+                "Retrain of the same seed; the smallest is bold. Below: between means over seeds, as the paper has it.",
+                columns=("Method", *(f"{f.name} {what}" for f in found for what in ("FS", "gap"))),
+                rows=rows_of(found, methods_of(found, "pretrain"), cells),
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class AverageGapPercentage(FromRecords):
+    """Table 11."""
+
+    def tables(self, found: list[Found]) -> list[Table]:
+        def cells(f: Found, entry: Entry) -> list[Cell]:
+            return [score_cell(f, entry, agp, 2, f.printed("agp").get(entry.method, {}).get("agp"))]
+
+        return [
+            Table(
+                title="Average gap percentage (AGP)",
+                caption="Mean over EMIA, RA, TA, UA and CMIA of the gap to Retrain, in % of Retrain's value; the "
+                "smallest is bold. Below: between means over seeds, as the paper has it.",
+                columns=("Method", *(f.name for f in found)),
+                rows=rows_of(found, methods_of(found, "retrain"), cells),
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class Deviations(FromRecords):
+    """Table 13."""
+
+    seeds: ClassVar = (0, 1, 2, 3, 4)
+
+    def tables(self, found: list[Found]) -> list[Table]:
+        return [self.table(f) for f in found]
+
+    def table(self, found: Found) -> Table:
+        printed, seeds = found.printed("standard_deviation"), max(len(e.seeds) for e in found.comparison.entries)
+
+        def cells(f: Found, entry: Entry) -> list[Cell]:
+            row = printed.get(entry.method)
+            theirs = {m: f"{row[m]:.2f} ± {row[f'{m}_std']:.2f}" for m in METRICS} if row else {}
+            return [Cell(number(entry.metric(m), 2), paper=theirs.get(m)) for m in METRICS]
+
+        deviation = f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else f"{seed_count(1)}, no deviation"
+        return Table(
+            title=f"Deviations over seeds: {found.name}",
+            caption=f"{deviation}; the paper's over 5. {errata('standard_deviation', found.data)}".strip(),
+            columns=("Method", *METRICS),
+            rows=rows_of([found], methods_of([found]), cells),
+        )
+
+
+RECIPES = {
+    "fs": ForgettingScores("Forgetting scores on CIFAR-10 (the paper's table 8)", default=("moco",)),
+    "agp": AverageGapPercentage("Average gap percentage on CIFAR-10 (the paper's table 11)"),
+    "sd": Deviations("Deviations over seeds on CIFAR-10 (the paper's table 13)"),
+    "sd-cifar100": Deviations("Deviations over seeds on CIFAR-100 (the paper's table 13)", "cifar100"),
+}

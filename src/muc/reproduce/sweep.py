@@ -1,0 +1,17 @@
+"""What sweeps over Alignment Calibration's settings share: runs named by label, and their records."""
+
+from collections.abc import Iterable
+
+from muc.report.group import Record
+from muc.reproduce.trial import Trial
+from muc.storage import ORIGINAL_RECORD, RECORD, read_json
+
+
+def records_of(trials: Iterable[Trial], label: str) -> list[Record]:
+    """What was found out about the runs of that label, one a trial, without the values of single images."""
+    made = []
+    for trial in trials:
+        original = label == "pretrain"
+        path = trial.retrain.path / ORIGINAL_RECORD if original else trial.chosen(label).path / RECORD
+        made.append({**read_json(path), "per_sample": None})
+    return made

@@ -1,0 +1,203 @@
+"""Tables from records: their numbers from hand-made ones, their runs in the smoke form, and the re-selection."""
+
+import json
+import shutil
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+
+from muc import compare, config, runs
+from muc.__main__ import main
+from muc.errors import UserError
+from muc.evaluation.gaps import METRICS
+from muc.report.cells import Table
+from muc.report.group import compare as group
+from muc.reproduce import find_recipe
+from muc.reproduce.classifier_gaps import Reselected
+from muc.reproduce.from_records import Found, FromRecords, errata
+from muc.reproduce.recipe import Options, carry_out
+from muc.reproduce.trial import Trial, encoder_settings
+from muc.storage import RunFolder, write_json
+
+SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
+CPU = config.Runtime(device="cpu", threads=1)
+VALUES = {  # FS, EMIA, RA, TA, UA, CMIA of two seeds
+    "pretrain": [(0, 40, 90, 88, 90, 28), (0, 42, 91, 88, 89, 30)],
+    "retrain": [(0.03, 50, 89, 87, 88, 34), (0.02, 46, 90, 88, 89, 36)],
+    "finetune": [(0.05, 52, 88, 86, 87, 30), (0.01, 40, 89, 87, 88, 31)],
+    "alignment_calibration": [(0.031, 49, 89, 87, 88, 33), (0.025, 46, 90, 87, 88, 35)],
+}
+NAMES = ("FS", *METRICS)
+
+
+def record(method: str, seed: int) -> dict[str, Any]:
+    return {
+        "run": f"{method}-{seed}",
+        "method": method,
+        "seed": seed,
+        "data": "cifar10",
+        "algorithm": "moco",
+        "architecture": "resnet18",
+        "epochs": 800,
+        "forget_fraction": 0.1,
+        "metrics": dict(zip(NAMES, VALUES[method][seed], strict=True)),
+        "gaps": None,
+        "env": {},
+    }
+
+
+def made(name: str) -> tuple[Table, dict[str, tuple[Any, ...]]]:
+    """A recipe's first table of the records above, and its rows by name."""
+    records = [record(method, seed) for method in VALUES for seed in (0, 1)]
+    recipe = find_recipe(name)
+    assert isinstance(recipe, FromRecords)
+    table = recipe.tables([Found("cifar10", "moco", 0.1, group(records)[0])])[0]
+    return table, {row[0].text: row for row in table.rows}
+
+
+def by_seed(method: str, *names: str) -> list[float]:
+    """The mean over `names` of |value - Retrain's|, for each seed."""
+    places = [NAMES.index(name) for name in names]
+    return [
+        fmean(abs(mine[i] - exact[i]) for i in places)
+        for mine, exact in zip(VALUES[method], VALUES["retrain"], strict=True)
+    ]
+
+
+def test_forgetting_scores_and_their_gaps() -> None:
+    _, rows = made("fs")
+    assert list(rows) == ["Retrain", "Fine-tune", "Alignment Calibration"]
+    score, gap = rows["Fine-tune"][1:]
+    assert score.text == f"{0.03:.4f} ± {stdev([0.05, 0.01]):.4f}"
+    assert gap.text == f"{fmean([0.02, 0.01]):.4f} ± {stdev([0.02, 0.01]):.4f}"
+    assert gap.gap == "of means 0.0050"  # |0.03 - 0.025|
+    assert (score.paper, gap.paper) == ("0.0393", "0.0127")
+    assert rows["Alignment Calibration"][2].mark == "best"
+    assert (rows["Retrain"][1].paper, rows["Retrain"][2].text) == ("0.0266", "–")
+
+
+def test_average_gap_percentage() -> None:
+    _, rows = made("agp")
+    per_seed = [
+        100 * fmean(abs(m - e) / e for m, e in zip(mine[1:], exact[1:], strict=True))
+        for mine, exact in zip(VALUES["finetune"], VALUES["retrain"], strict=True)
+    ]
+    cell = rows["Fine-tune"][1]
+    assert cell.text == f"{fmean(per_seed):.2f} ± {stdev(per_seed):.2f}"
+    mine, exact = ([fmean(pair) for pair in zip(*VALUES[m], strict=True)] for m in ("finetune", "retrain"))
+    assert cell.gap == f"of means {100 * fmean(abs(m - e) / e for m, e in zip(mine[1:], exact[1:], strict=True)):.2f}"
+    assert cell.paper == "3.81"
+    assert "Retrain" not in rows
+
+
+def test_deviations_stand_beside_the_papers() -> None:
+    table, rows = made("sd")
+    assert table.columns == ("Method", *METRICS)
+    assert rows["Retrain"][1].text == f"48.00 ± {stdev([50, 46]):.2f}"
+    assert rows["Retrain"][1].paper == "49.72 ± 5.58"
+    assert rows["Original"][1].paper is None
+
+
+def test_classifier_gaps_leave_emia_out() -> None:
+    _, rows = made("classifier-gaps")
+    gap, deviation = rows["Alignment Calibration"][1:]
+    values = by_seed("alignment_calibration", "RA", "TA", "UA", "CMIA")
+    assert gap.text == f"{fmean(values):.2f} ± {stdev(values):.2f}"
+    columns = list(zip(*VALUES["alignment_calibration"], strict=True))[2:]
+    assert deviation.text == f"{fmean(stdev(column) for column in columns):.2f}"
+    assert (gap.paper, deviation.paper) == ("0.91", "0.46")
+
+
+def test_errata_are_those_of_the_data() -> None:
+    assert "E11" in errata("standard_deviation", "cifar100")
+    assert errata("standard_deviation", "cifar10") == ""
+
+
+@pytest.mark.parametrize("name", ["fs", "classifier-gaps"])
+def test_recipes_from_records_run(name: str, out: Path) -> None:
+    """`agp` and `sd` differ from `fs` in their tables alone."""
+    flags = ["--algorithms", "simclr", "--methods", "finetune", "--seeds", "0"]
+    assert main(["reproduce", name, "--out", str(out), *flags, *SMOKE]) == 0
+    assert {p.name for p in (out / name).iterdir()} == {"report.html", "tables.md", "tables.tex", "results.json"}
+    records = json.loads((out / name / "results.json").read_text())
+    assert {(r["method"], r["forget_fraction"]) for r in records} == {
+        (method, share) for method in ("pretrain", "retrain", "finetune") for share in (6 / 60, 30 / 60)
+    }
+
+
+def served(out: Path, search: int = 2) -> tuple[Reselected, Reselected]:
+    options = Options(out, (0, 1), methods=("retrain", "finetune"), search=search, smoke=True, runtime=CPU)
+    settings = [encoder_settings("cifar10", "simclr", seed, options) for seed in (0, 1)]
+    first = Reselected(settings[0], 0.1, options)
+    return first, Reselected(settings[1], 0.1, options, first=first)
+
+
+@pytest.fixture
+def own(out: Path, tmp_path: Path) -> Path:
+    """A copy of the runs, to change."""
+    return Path(shutil.copytree(out, tmp_path / "reproduced"))
+
+
+def test_settings_are_selected_again_by_the_classifier_gap(own: Path) -> None:
+    first, second = served(own)
+    labels = ["finetune", "finetune-trial1"]
+    found = [
+        {"run": str(first.folder / label), "AG": ag, "AG_classifier": cls}
+        for label, ag, cls in zip(labels, (1.0, 2.0), (2.0, 1.0), strict=True)
+    ]
+    write_json(first.folder / "finetune" / "search.json", found)
+    usual = Trial(first.settings, 0.1, first.options)
+    assert (usual.chosen("finetune").path.name, first.chosen("finetune").path.name) == tuple(labels)
+    kept = runs.method_of(RunFolder(second.folder / "finetune"))
+
+    carry_out([*first.steps(), *second.steps()])
+    assert second.chosen("finetune").path.name == "finetune-classifier"
+    assert runs.method_of(second.chosen("finetune")) == runs.method_of(first.chosen("finetune")) != kept
+    assert runs.method_of(RunFolder(second.folder / "finetune")) == kept
+    for trial in (first, second):
+        settings = [r["method_settings"] for r in trial.records(["finetune"]) if r["method"] == "finetune"]
+        assert settings == [trial.chosen("finetune").config()["method"]]
+
+
+def test_nothing_is_made_again_where_both_criteria_agree(own: Path) -> None:
+    first, second = served(own)
+    found = [
+        {"run": str(first.folder / label), "AG": gap, "AG_classifier": gap}
+        for label, gap in (("finetune", 2.0), ("finetune-trial1", 1.0))
+    ]
+    write_json(first.folder / "finetune" / "search.json", found)
+    assert first.chosen("finetune").path.name == "finetune-trial1"
+    assert second.chosen("finetune").path.name == "finetune"
+
+
+def test_a_search_that_kept_no_classifier_gap_is_refused(own: Path) -> None:
+    first, _ = served(own)
+    write_json(first.folder / "finetune" / "search.json", [{"run": "finetune", "AG": 1.0}])
+    with pytest.raises(UserError, match=r"search\.json does not hold the trials' AG_classifier; delete it"):
+        first.chosen("finetune")
+
+
+def test_a_search_judges_retrain_once_for_all_methods(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = served(own)
+    judged: list[str] = []
+
+    def judge(run: RunFolder, *_: Any, **__: Any) -> dict[str, float]:
+        judged.append(run.path.name)
+        return dict.fromkeys(METRICS, float(len(judged)))
+
+    monkeypatch.setattr(compare, "judge", judge)
+    monkeypatch.setattr(compare, "_judged", {})
+    for name in ("finetune", "alignment_calibration"):
+        trials = [RunFolder(first.folder / label) for label in (name, f"{name}-trial1")]
+        compare.pick(trials, first.retrain, first.encoder, CPU)
+    assert judged.count("retrain") == 1
+    assert len(judged) == 5
+    kept = json.loads((first.folder / "alignment_calibration" / "search.json").read_text())
+    assert [trial["AG_classifier"] for trial in kept] == [3, 4]  # judged as fourth and fifth, Retrain as first
+    (first.retrain.path / "result.json").write_text(
+        json.dumps({**first.retrain.result(), "model_sha256": "another model"})
+    )
+    compare.pick(trials, first.retrain, first.encoder, CPU)
+    assert judged.count("retrain") == 2
