@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from muc import config
-from muc.errors import Interrupted
+from muc.errors import Interrupted, UserError
 from muc.methods import METHODS, Method
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence
@@ -70,6 +70,8 @@ def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     original = RunFolder(out / "pretrain")
     if not original.started:
         runs.pretrain_run(settings, original.path, runtime)
+    elif runs.pretraining_of(original) != settings:
+        raise UserError(f"{out.parent} holds a demo with other settings; give another --out")
     elif not original.done:
         runs.resume_run(original)
     served = {
@@ -118,7 +120,7 @@ def look_at_pairs_of(
     return {**found.to_json(), "of_pairs": True}
 
 
-def png_of(pixels) -> bytes:
+def png_of(pixels: np.ndarray) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()

@@ -10,8 +10,9 @@ from muc.cli.flags import parse, say
 
 @dataclass(frozen=True)
 class Demo:
-    out: Path = Path("demo")
-    """Folder for results.json, report.html and the runs; a demo that was cut off goes on there."""
+    out: Path | None = None
+    """Folder for results.json, report.html and the runs (default: demo, for other algorithms demo-ALGORITHM); a demo
+    that was cut off goes on there."""
     algorithm: Literal["simclr", "moco", "clip"] = "simclr"
     clip: bool = False
     """Of image-text pairs (letters and their names): the same as --algorithm clip."""
@@ -29,6 +30,8 @@ def demo(argv: Sequence[str]) -> None:
     flags = parse(Demo, argv, "demo", about, "muc demo --out demo")
     from muc.demo import run_demo
 
-    page = run_demo(flags.out, "clip" if flags.clip else flags.algorithm, flags.seeds, flags.epochs)
-    print((flags.out / "tables.md").read_text())
+    algorithm = "clip" if flags.clip else flags.algorithm
+    out = flags.out or Path("demo" if algorithm == "simclr" else f"demo-{algorithm}")
+    page = run_demo(out, algorithm, flags.seeds, flags.epochs)
+    print((out / "tables.md").read_text())
     say(f"open {page}")

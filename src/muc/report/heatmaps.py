@@ -123,9 +123,10 @@ def draw_matrix(
 def _write_values(ax: Axes, matrix: np.ndarray, shown: AxesImage, signed: bool) -> None:
     size = 9 if len(matrix) <= 8 else 7.5
     for (i, j), value in np.ndenumerate(matrix):
+        dark = _luminance(*shown.to_rgba(np.array([value]))[0, :3]) <= 0.18
         value = round(float(value), 2) + 0.0  # no "-0.00"
         text = (f"{value:+.2f}" if signed and value else f"{value:.2f}").replace("-", "−")
-        colour = "black" if _luminance(*shown.to_rgba(np.array([value]))[0, :3]) > 0.18 else "white"
+        colour = "white" if dark else "black"
         ax.text(j, i, text, ha="center", va="center", fontsize=size, color=colour)
 
 

@@ -181,4 +181,6 @@ class Trial:
         return SECONDS_PER_EPOCH[model.algorithm] * RELATIVE_COST.get(model.architecture, 1.0)
 
     def method_seconds(self, method: Method) -> float:
-        return (method.epochs or self.settings.optimisation.epochs) * self.epoch_seconds() + START_SECONDS
+        if method.epochs is None:  # Retrain: fewer images
+            return self.settings.optimisation.epochs * (1 - self.fraction) * self.epoch_seconds() + START_SECONDS
+        return method.epochs * self.epoch_seconds() + START_SECONDS
