@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 
 from muc import __version__
@@ -27,6 +28,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "runs": ("muc.cli.exchange", "list_runs", "list runs and their state"),
 }
 
+TRAINING = ("pretrain", "unlearn", "resume")
+"""Commands that torchrun may start several processes for."""
+
 HELP = """\
 usage: muc COMMAND …        muc COMMAND --help        muc --version
 
@@ -49,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"muc {__version__}")
         return 0
     try:
-        find_command(arguments[0])(arguments[1:])
+        command = find_command(arguments[0])
+        with several(arguments[0]):
+            command(arguments[1:])
     except UserError as error:
         return complain(str(error))
     except Interrupted as stop:
@@ -77,8 +83,20 @@ def find_command(name: str) -> Callable[[Sequence[str]], None]:
     return getattr(import_module(module), function)
 
 
+def several(command: str) -> AbstractContextManager:
+    """All processes that torchrun has started, as one."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return nullcontext()
+    if command not in TRAINING:
+        raise UserError(f"muc {command} is the work of one process; start it without torchrun")
+    from muc.processes import joined
+
+    return joined()
+
+
 def complain(message: str) -> int:
-    print(f"muc: error: {message}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # the others say the same
+        print(f"muc: error: {message}", file=sys.stderr)
     return 2
 
 

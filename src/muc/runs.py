@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from muc import __version__, config
+from muc import __version__, config, processes
 from muc.batches import check_paired
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
@@ -95,7 +95,7 @@ def resume_run(run: RunFolder) -> RunFolder:
         raise UserError(f"the run {run} is finished; there is nothing to resume")
     if values["kind"] == "import":
         raise UserError(f"the import into {run} was cut off; run the import again with --force")
-    run.sweep()
+    processes.first_only(run.sweep)
     return execute(run)
 
 
@@ -103,7 +103,7 @@ def begin(run: RunFolder, values: dict[str, Any], split: Split, runtime: config.
     resolved = Runtime(runtime)
     # As resolved, not as asked for: a run that is resumed elsewhere must not go on with other arithmetic unnoticed.
     values = {**values, "runtime": asdict(resolved.resolved_settings())}
-    run.create(values, environment(resolved), split, force)
+    processes.first_only(lambda: run.create(values, environment(resolved), split, force))
 
 
 def environment(runtime: Runtime) -> dict[str, Any]:
@@ -114,6 +114,7 @@ def environment(runtime: Runtime) -> dict[str, Any]:
         "torch": torch.__version__,
         "platform": platform.platform(),
         "device": runtime.describe(),
+        "processes": processes.world(),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -152,7 +153,7 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
             training.restore(*state)
         except (RuntimeError, KeyError) as error:
             raise misfit("saved tensors", run, error) from None
-    run.cut_metrics(training.epoch)
+    processes.first_only(lambda: run.cut_metrics(training.epoch))
     flops = step_flops(model, method, plan, images.train.shape[1:]) * plan.steps if runtime.on_gpu else 0
     rate = matmul_rate(runtime) if runtime.on_gpu else 1.0
     runtime.reset_peak_memory()
@@ -176,12 +177,15 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
             log(line)
             progress.advance(note=note)
 
-        training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
+        if processes.rank() == 0:
+            training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
+        else:
+            training.run()
     model.eval()
     result = {"seconds": training.seconds, "peak_memory_bytes": runtime.peak_memory(), "epochs": optimisation.epochs}
     if (share := training.waiting()) is not None:
         result |= {"waiting": round(share, 4), "bound_by": bound_by(share)}
-    run.finish(model.state_dict(), {"kind": values["kind"]}, result)
+    processes.first_only(lambda: run.finish(model.state_dict(), {"kind": values["kind"]}, result))
     return run
 
 

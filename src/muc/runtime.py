@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from muc import augment, config
+from muc import augment, config, processes
 from muc.augment import ViewParameters
 from muc.errors import UserError
 from muc.models.contract import set_fast
@@ -30,9 +30,11 @@ class Runtime:
         if precision == "auto":
             precision = "bfloat16" if self.on_gpu else "float32"
         self.precision = precision
-        self.fast = self.on_gpu and settings.compile != "off"
+        # Steps that wait for other processes are not recorded, and the kernels' norms know of one process only.
+        self.fast = self.on_gpu and settings.compile != "off" and processes.world() == 1
         self.kernels = self.fast and find_spec("triton") is not None
-        torch.set_num_threads(settings.threads or len(os.sched_getaffinity(0)))
+        cores = len(os.sched_getaffinity(0)) // processes.local("LOCAL_WORLD_SIZE", 1)
+        torch.set_num_threads(settings.threads or max(1, cores))
         # float32 means float32: bfloat16 is there for speed, and losses are small.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = False  # ten seconds of trials found nothing faster than its own choice
@@ -147,7 +149,7 @@ class CapturedStep:
 def resolve_device(name: str) -> torch.device:
     """A GPU that was asked for and is absent is an error, never a silent fallback."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return own_device(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -160,7 +162,18 @@ def resolve_device(name: str) -> torch.device:
             raise UserError(f"unknown device '{name}'; give auto, cpu, cuda or cuda:N")
         if int(name.partition(":")[2] or 0) >= count:  # torch wraps numbers above 127 around
             raise UserError(f"device '{name}' was asked for, but this machine has {count} GPUs; give --device cpu")
-    return device
+    return own_device(device)
+
+
+def own_device(device: torch.device) -> torch.device:
+    """Of several processes, each has a GPU of its own."""
+    if device.type != "cuda" or processes.world() == 1:
+        return device
+    number, count = processes.local("LOCAL_RANK", 0), torch.cuda.device_count()
+    if (wanted := processes.local("LOCAL_WORLD_SIZE", 1)) > count:
+        raise UserError(f"{wanted} processes were started on a machine with {count} GPUs; start one for each of them")
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
 
 
 def derive_seed(*parts: int | str) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from muc import processes
 from muc.batches import make_batches
 from muc.config import Optimisation, Views
 from muc.data.feed import make_feed
@@ -43,6 +44,7 @@ class Training:
         captions: Sequence[Sequence[str]] = (),  # of the images, for models that read them
     ) -> None:
         self.model = runtime.place(model).train()
+        processes.synchronise(self.model)
         self.method, self.plan = method, plan
         self.optimisation, self.runtime = optimisation, runtime
         self.feed = make_feed(images, plan, optimisation.epochs, runtime)
@@ -76,7 +78,7 @@ class Training:
                     self.advance()
                     self.step_of_epoch += 1
                     self.seconds = earlier + time.monotonic() - begun
-                    stop = interrupted()
+                    stop = processes.anyone(interrupted())  # a signal reaches them one by one, in different steps
                     if save and (stop or time.monotonic() - saved >= save_every_seconds):
                         save(*self.state())
                         saved = time.monotonic()
@@ -98,9 +100,11 @@ class Training:
         with self.runtime.autocast():
             terms = self.method.loss(self.model, batch)
         self.optimiser.forget_gradients()
-        torch.stack(list(terms.values())).sum().backward()
+        processes.share_of(torch.stack(list(terms.values())).sum()).backward()
+        processes.sum_gradients(self.optimiser.parameters)
         self.optimiser.step()
         self.model.after_step()
+        processes.average_statistics(self.model)
         for name, value in terms.items():
             if name not in self.sums:
                 self.sums[name] = torch.zeros((), dtype=torch.float64, device=value.device)

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 from muc import objectives
 from muc.models.contract import Batch, Contrast, ContrastiveModel
 from muc.models.text import TextTower
+from muc.processes import spread
 
 MAX_SCALE = 100.0  # 1 / the smallest temperature, as in the original
 
@@ -59,9 +60,9 @@ class CLIP(ContrastiveModel):
     def contrast(self, batch: Batch) -> Contrast:
         """A third view is a caption too: with swapped captions (AC's compat reading), the row's own one."""
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
-        images = normalize(self.projected(batch.first).float(), dim=-1)
+        images = normalize(spread(self.projected, batch.first).float(), dim=-1)
         tokens = batch.second if batch.third is None else torch.cat([batch.second, batch.third])
-        texts = normalize(self.projected_texts(tokens).float(), dim=-1)
+        texts = normalize(spread(self.projected_texts, tokens).float(), dim=-1)
         texts, third = texts[:n], texts[n:]
         return Contrast(
             n_retain=r,

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 
 from muc import objectives
 from muc.models.contract import Batch, Contrast, ContrastiveModel
+from muc.processes import spread
 
 
 class MoCo(ContrastiveModel):
@@ -64,15 +65,15 @@ class MoCo(ContrastiveModel):
     def _queries(self, images: Tensor) -> Tensor:
         """Queries, with rows dealt out to the batch-norm groups: retain and forget rows, which come in order, mix."""
         groups = gcd(len(images), self.norm_groups)
-        queries = self.projected(images.unflatten(0, (-1, groups)).transpose(0, 1).flatten(0, 1)).float()
-        return normalize(queries, dim=-1).unflatten(0, (groups, -1)).transpose(0, 1).flatten(0, 1)
+        queries = spread(self.projected, images.unflatten(0, (-1, groups)).transpose(0, 1).flatten(0, 1))
+        return normalize(queries.float(), dim=-1).unflatten(0, (groups, -1)).transpose(0, 1).flatten(0, 1)
 
     @torch.no_grad()
     def _keys(self, images: Tensor) -> Tensor:
         """Keys of shuffled rows, put back in order: batch-norm groups must not give a key's query away."""
         order, back = self._shuffle(len(images), images.device)
-        keys = self.key_projector(self.key_backbone(images[order])).float()
-        return normalize(keys, dim=-1)[back]
+        keys = spread(lambda some: self.key_projector(self.key_backbone(some)), images[order])
+        return normalize(keys.float(), dim=-1)[back]
 
     def _shuffle(self, n: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """A fixed random order of n rows and its inverse; the rows themselves are drawn anew in every step."""

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
+from muc.processes import groups_here, norm_of_all
+
 
 class BatchNorm(nn.BatchNorm2d):
     """Batch norm over `groups` consecutive parts of the batch separately, as if each were on its own GPU.
@@ -27,8 +29,8 @@ class BatchNorm(nn.BatchNorm2d):
         """relu(norm(x) + residual), twice: for what comes next, and for the shortcut past it."""
         if self.fast and (self.training or not torch.is_grad_enabled()):
             return self._fused(x, residual, relu)
-        groups = gcd(len(x), self.groups) if self.training else 1
-        y = self._grouped(x, groups) if groups > 1 else super().forward(x)
+        groups = groups_here(len(x), self.groups) if self.training else 1
+        y = super().forward(x) if groups == 1 else self._grouped(x, groups) if groups else norm_of_all(self, x)
         if residual is not None:
             y = y + residual
         y = torch.relu(y) if relu else y

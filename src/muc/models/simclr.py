@@ -6,6 +6,7 @@ from torch.nn.functional import normalize
 
 from muc import objectives
 from muc.models.contract import Batch, Contrast, ContrastiveModel
+from muc.processes import spread
 
 
 class SimCLR(ContrastiveModel):
@@ -39,7 +40,7 @@ class SimCLR(ContrastiveModel):
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
         views = [batch.first, batch.second] + ([] if batch.third is None else [batch.third])
         # One pass for all views: batch norm sees retain and forget rows together, as in the original SimCLR.
-        z = normalize(self.projected(torch.cat(views)).float(), dim=-1)
+        z = normalize(spread(self.projected, torch.cat(views)).float(), dim=-1)
         first, second, third = z[:n], z[n : 2 * n], z[2 * n :]
         return Contrast(
             n_retain=r,
