@@ -1,21 +1,17 @@
-"""muc audit: look, plan, start, collect, verdict, verify."""
+"""muc audit: plan, start, verdict, verify; the other steps have files of their own."""
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
 from muc import config
 from muc.cli.flags import parse, print_json, say
-from muc.errors import Interrupted, UserError, check_name
-
-if TYPE_CHECKING:
-    from muc.audit.protocol.endpoint import Endpoint
+from muc.errors import UserError, check_name
 
 Audit = Annotated[Positional[Path], tyro.conf.arg(metavar="AUDIT")]
 Images = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGES")]
@@ -150,111 +146,6 @@ def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
     return [path for _, path in found], [name for name, _ in found]
 
 
-# --- collect ---
-
-
-@dataclass(frozen=True)
-class Collect:
-    audit: Audit
-    """The folder of the audit."""
-    model: Literal["before", "after"] | None = None
-    """Which model to ask (default: both, where there is no choice of time)."""
-    endpoint: str | None = None
-    """Address of an embedding endpoint, as `muc serve` opens it."""
-    key: str | None = None
-    """Your key for it. Better in MUC_AUDIT_KEY or a file: what is typed here stays in the shell's history."""
-    key_file: Path | None = None
-    """A file that holds the key."""
-    adapter: Path | None = None
-    """For any other endpoint: your Python file that defines embed(pngs, model)."""
-    run: Path | None = None
-    """For runs on this computer: the run after unlearning."""
-    before: Path | None = None
-    """… and the run before it."""
-    images: tuple[Path, ...] = ()
-    """Where your images are now, if they were moved since the start."""
-
-
-def collect(argv: Sequence[str]) -> None:
-    about = "Ask a model about random views of your images. What was cut off goes on, and nothing is asked twice."
-    example = "MUC_AUDIT_KEY=… muc audit collect audit --endpoint https://example.org --model before"
-    flags = parse(Collect, argv, "audit collect", about, example)
-    from muc.audit.protocol import collect as collecting
-    from muc.audit.protocol.folder import PHASES, AuditFolder
-
-    folder = AuditFolder(flags.audit)
-    folder.commitment()
-    paths = moved_images(folder, flags.images) if flags.images else None
-    with ExitStack() as open_connections:
-        endpoint = endpoint_of(flags, open_connections)
-        for phase in PHASES if flags.model is None else (flags.model,):
-
-            def report(done: int, total: int, phase: str = phase) -> None:
-                say(f"{phase}: {done} of {total} questions answered")
-
-            try:
-                collecting.collect(folder, phase, endpoint, paths, report)
-            except KeyboardInterrupt:
-                raise Interrupted("the same muc audit collect") from None
-    left = [phase for phase in PHASES if not any(folder.answers.glob(f"{phase}-*.json"))]
-    say(f"next: muc audit collect {folder} --model {left[0]}" if left else f"next: muc audit verdict {folder}")
-
-
-def endpoint_of(flags: Collect, open_connections: ExitStack) -> "Endpoint":
-    ways = [name for name in ("endpoint", "adapter", "run") if getattr(flags, name) is not None]
-    if len(ways) != 1:
-        given = " and ".join(f"--{way}" for way in ways) or "none"
-        raise UserError(f"give one of --endpoint, --adapter and --run to say whom to ask; {given} was given")
-    if flags.endpoint is not None:
-        from muc.audit.protocol.http_client import HttpEndpoint
-
-        if flags.endpoint.startswith("http://") and not _is_local(flags.endpoint):
-            say("muc: warning: over http:// your key and pictures can be read on the way; ask for https://")
-        endpoint = HttpEndpoint(flags.endpoint, key_of(flags))
-        open_connections.enter_context(endpoint.client)
-        return endpoint
-    if flags.adapter is not None:
-        from muc.audit.protocol.adapter import Adapter
-
-        return Adapter(flags.adapter)
-    if flags.before is None or flags.run is None:
-        raise UserError("--run names the run after unlearning; give the one before it with --before")
-    from muc.cli.local_endpoint import LocalEndpoint
-
-    return LocalEndpoint(flags.before, flags.run)
-
-
-def _is_local(url: str) -> bool:
-    from urllib.parse import urlsplit
-
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-
-
-def key_of(flags: Collect) -> str:
-    if flags.key is not None:
-        return flags.key
-    if flags.key_file is not None:
-        try:
-            return flags.key_file.read_text().strip()
-        except (OSError, ValueError):
-            raise UserError(f"the key file '{flags.key_file}' cannot be read; give a text file that holds it") from None
-    if key := os.environ.get("MUC_AUDIT_KEY", "").strip():
-        return key
-    raise UserError("there is no key; put it into the environment variable MUC_AUDIT_KEY, or give --key-file")
-
-
-def moved_images(folder: Any, given: Sequence[Path]) -> list[Path]:
-    """The audit's images among these files, by their content."""
-    from muc.audit.protocol.records import digest, read_bytes
-
-    paths, _ = find_images(given)
-    known = {digest(read_bytes(path)): path for path in paths}
-    images = folder.secret().images
-    if missing := [image.name for image in images if image.sha256 not in known]:
-        raise UserError(f"the image '{missing[0]}' of the audit is not among the files given with --images; add it")
-    return [known[image.sha256] for image in images]
-
-
 # --- verdict and verify ---
 
 
@@ -313,80 +204,18 @@ def verify(argv: Sequence[str]) -> None:
         print(f"Compare with the commitment that was published before: SHA-256 {folder.commitment_digest()}")
 
 
-# --- look ---
-
-
-@dataclass(frozen=True)
-class AuditLook:
-    before: Annotated[Positional[Path], tyro.conf.arg(metavar="BEFORE")]
-    """The run before unlearning."""
-    after: Annotated[Positional[Path], tyro.conf.arg(metavar="AFTER")]
-    """The run after unlearning."""
-    images: tuple[Path, ...]
-    """The owner's images: picture files, or a folder of them."""
-    out: Path = Path("look")
-    """Folder for look.json and look.png."""
-    view_pairs: int = 8
-    """How many pairs of random views of each image are averaged (the paper uses 1)."""
-    seed: int = 0
-    json: bool = False
-    """Print the matrices as JSON."""
-
-
-def look(argv: Sequence[str]) -> None:
-    about = (
-        "What a data owner sees from outside: how alike two models find the owner's images, before and after, as "
-        "pictures and numbers, from the models' embeddings alone. It shows; it does not judge."
-    )
-    example = "muc audit look runs/moco runs/moco-alignment_calibration --images mine/*.png"
-    flags = parse(AuditLook, argv, "audit look", about, example)
-    from muc.audit import look as looking
-    from muc.data.sources import read_owner_images
-    from muc.report.figures import look_figure
-    from muc.runs import embedder
-    from muc.storage import RunFolder, replacing, write_json
-
-    before, after = embedder(RunFolder(flags.before)), embedder(RunFolder(flags.after))
-    if before.input_shape != after.input_shape:
-        raise UserError(
-            f"{flags.before} takes {before.input_shape} images (channels, side) and {flags.after} {after.input_shape}; "
-            "compare a model with its own successor"
-        )
-    pixels, names = read_owner_images(flags.images, *before.input_shape)
-    seen = looking(before, after, pixels, before.views, names, flags.view_pairs, flags.seed)
-    write_json(flags.out / "look.json", seen.to_json())
-    with replacing(flags.out / "look.png") as f:
-        f.write(look_figure(seen.to_json(), pixels))
-    print_json(seen.to_json()) if flags.json else print_look(seen)
-    say(f"pictures: {flags.out / 'look.png'}")
-
-
-def print_look(seen: Any) -> None:
-    print(f"positive alignment  {seen.positive_alignment_before:.4f} -> {seen.positive_alignment_after:.4f}")
-    print(f"negative alignment  {seen.negative_alignment_before:.4f} -> {seen.negative_alignment_after:.4f}")
-    print(f"negative-alignment gap {seen.negative_alignment_gap:+.4f}")
-    for name, score in zip(seen.names, seen.forgetting_scores, strict=True):
-        print(f"forgetting score {score:+.4f}  {name}")
-
-
-def lab(step: str) -> Callable[[Sequence[str]], None]:
-    """The audit itself put to the test; a command of its own file."""
-
-    def run(argv: Sequence[str]) -> None:
-        from muc.cli import audit_lab
-
-        getattr(audit_lab, step)(argv)
-
-    return run
+def elsewhere(module: str, step: str) -> Callable[[Sequence[str]], None]:
+    """A step that has a file of its own."""
+    return lambda argv: getattr(import_module(f"muc.cli.{module}"), step)(argv)
 
 
 STEPS: dict[str, Callable[[Sequence[str]], None]] = {
     "plan": plan,
     "start": start,
-    "collect": collect,
+    "collect": elsewhere("audit_collect", "collect"),
     "verdict": verdict,
     "verify": verify,
-    "look": look,
-    "calibrate": lab("calibrate"),
-    "redteam": lab("redteam"),
+    "look": elsewhere("audit_look", "look"),
+    "calibrate": elsewhere("audit_lab", "calibrate"),
+    "redteam": elsewhere("audit_lab", "redteam"),
 }

@@ -7,8 +7,8 @@ from matplotlib.patches import Rectangle
 
 from muc.audit.hold_back import HoldBack
 from muc.audit.power import AC, RETRAIN
-from muc.report.canvas import GRID, INK, MUTED, PALETTE, png
-from muc.report.heatmaps import CHANGE, CHANGE_LABEL, SIMILARITY, _around_zero, _layout, _scale_below, draw_matrix
+from muc.report.canvas import INK, MUTED, PALETTE, png, tidy
+from muc.report.heatmaps import CHANGE, CHANGE_LABEL, SIMILARITY, around_zero, draw_matrix, layout_of_maps, scale_below
 
 GROUPS = (("to forget", "-"), ("held back", (0, (4, 2))))
 TRACES = ("FS", "negative alignment")
@@ -22,17 +22,17 @@ def group_heatmaps(before: np.ndarray, after: np.ndarray, forget: np.ndarray) ->
     order = np.concatenate([np.flatnonzero(forget), np.flatnonzero(~forget)])
     first, second = (m[np.ix_(order, order)] for m in (before, after))
     labels = [str(i + 1) for i in order]
-    figure = Figure(figsize=(13, 5.8), layout=_layout())
+    figure = Figure(figsize=(13, 5.8), layout=layout_of_maps())
     axes = figure.subplots(1, 3)
     scale = min(first.min(), second.min()), max(first.max(), second.max())
     shown = draw_matrix(axes[0], first, "Before", SIMILARITY, scale, labels, None)
     draw_matrix(axes[1], second, "After", SIMILARITY, scale, labels, None)
     gap = first - second
-    change = draw_matrix(axes[2], gap, "Change (before − after)", CHANGE, _around_zero([gap]), labels, None)
+    change = draw_matrix(axes[2], gap, "Change (before − after)", CHANGE, around_zero([gap]), labels, None)
     for ax in axes:
         _frame_groups(ax, int(forget.sum()), len(order))
-    _scale_below(figure, shown, list(axes[:2]), "different  ←  similarity of two views  →  alike")
-    _scale_below(figure, change, [axes[2]], CHANGE_LABEL)
+    scale_below(figure, shown, list(axes[:2]), "different  ←  similarity of two views  →  alike")
+    scale_below(figure, change, [axes[2]], CHANGE_LABEL)
     return png(figure)
 
 
@@ -87,7 +87,7 @@ def null_histograms(values: np.ndarray, evidence: HoldBack) -> bytes:
         ax.set_ylim(0, 1.3 * counts.max())  # room for the note
         ax.set_title(f"Contrast in {trace}", fontsize=11, fontweight="bold", color=INK)
         ax.set_xlabel("cosine", color=MUTED)
-        _tidy(ax)
+        tidy(ax)
     axes[0].set_ylabel("number of splits", color=MUTED)
     return png(figure)
 
@@ -115,13 +115,5 @@ def effect_chart(evidence: HoldBack) -> bytes:
         f"change beyond that of the controls, in cosine, with {confidence} interval (dashed: none)", color=MUTED
     )
     figure.legend(ncols=3, loc="outside upper right", frameon=False, fontsize=9)
-    _tidy(ax)
+    tidy(ax)
     return png(figure)
-
-
-def _tidy(ax: Axes) -> None:
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(GRID)
-    ax.tick_params(length=0, colors=MUTED, labelsize=9)
-    ax.grid(axis="x", color=GRID, linewidth=0.8)
-    ax.set_axisbelow(True)

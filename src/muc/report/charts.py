@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png
+from muc.report.canvas import INK, MUTED, PALETTE, plain, png, tidy
 from muc.report.group import Comparison, Entry
 from muc.report.noise import noise_of
 from muc.report.words import method_name, metric_name
@@ -54,7 +54,7 @@ def gap_chart(comparison: Comparison) -> bytes | None:
     unit = "points of similarity × 100" if comparison.of_pairs else "percentage points"
     ax.set_xlabel(f"average gap to Retrain, {unit} (shorter is closer)", color=MUTED)
     figure.legend(ncols=5, loc="outside lower right", frameon=False, fontsize=9, handlelength=1)
-    _tidy(ax)
+    tidy(ax)
     return png(figure)
 
 
@@ -100,7 +100,7 @@ def alignment_histograms(comparison: Comparison) -> bytes | None:
         ax.hist(values, bins, density=True, histtype="step", color=PALETTE[0], linewidth=1.9, label="this method")
         ax.set_title(_label(entry), fontsize=10 if not entry.variant else 9, fontweight="bold", color=INK)
         ax.set_yticks([])
-        _tidy(ax)
+        tidy(ax)
         ax.tick_params(labelbottom=True)
     # An original that finds all its images alike is one tall column: it is cut off before it hides the rest.
     tallest = max(np.histogram(v, bins, density=True)[0].max() for v in (retrain, *(v for _, v in methods)))
@@ -131,14 +131,5 @@ def loss_curves(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> bytes:
     ax.set_xlabel("epoch", color=MUTED)
     ax.set_ylabel("loss", color=MUTED)
     ax.legend(frameon=False, fontsize=9)
-    _tidy(ax)
+    tidy(ax)
     return png(figure)
-
-
-def _tidy(ax: Axes) -> None:
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(GRID)
-    ax.tick_params(length=0, colors=MUTED, labelsize=9)
-    ax.tick_params(axis="y", labelcolor=INK)
-    ax.grid(axis="x", color=GRID, linewidth=0.8)
-    ax.set_axisbelow(True)

@@ -33,7 +33,7 @@ def look_figure(look: Mapping[str, Any], thumbnails: Thumbnails | None = None) -
     """PNG of one `Look`: similarity before and after on one colour scale, and their difference around zero."""
     before, after, gap = (_matrix(look, key) for key in ("before", "after", "gap"))
     pictures = open_thumbnails(thumbnails, len(gap))
-    figure = Figure(figsize=(13, 5.8), layout=_layout())
+    figure = Figure(figsize=(13, 5.8), layout=layout_of_maps())
     axes = figure.subplots(1, 3)
     low, high = min(before.min(), after.min()), max(before.max(), after.max())
     names = _names(look)
@@ -41,12 +41,12 @@ def look_figure(look: Mapping[str, Any], thumbnails: Thumbnails | None = None) -
     for ax, matrix, title in ((axes[0], before, "Before unlearning"), (axes[1], after, "After unlearning")):
         shown = draw_matrix(ax, matrix, title, SIMILARITY, (low, high), names, pictures, _captions(look, ax is axes[0]))
     change = draw_matrix(
-        axes[2], gap, "Change (before − after)", CHANGE, _around_zero([gap]), names, pictures, _captions(look, False)
+        axes[2], gap, "Change (before − after)", CHANGE, around_zero([gap]), names, pictures, _captions(look, False)
     )
     assert shown is not None
     compared = "image and caption" if look.get("of_pairs") else "two views"
-    _scale_below(figure, shown, list(axes[:2]), f"different  ←  similarity of {compared}  →  alike")
-    _scale_below(figure, change, [axes[2]], CHANGE_LABEL)
+    scale_below(figure, shown, list(axes[:2]), f"different  ←  similarity of {compared}  →  alike")
+    scale_below(figure, change, [axes[2]], CHANGE_LABEL)
     return png(figure)
 
 
@@ -59,9 +59,9 @@ def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | No
         raise UserError("the looks are at different numbers of images; look at the same images with every method")
     columns = 2 if len(matrices) == 4 else min(len(matrices), 3)
     rows = -(-len(matrices) // columns)
-    figure = Figure(figsize=(4.3 * columns, 4.6 * rows + 0.9), layout=_layout())
+    figure = Figure(figsize=(4.3 * columns, 4.6 * rows + 0.9), layout=layout_of_maps())
     axes = figure.subplots(rows, columns, squeeze=False)
-    scale, names = _around_zero(list(matrices.values())), _names(first)
+    scale, names = around_zero(list(matrices.values())), _names(first)
     shown = None
     for i, (ax, (method, matrix)) in enumerate(zip(axes.flat, matrices.items(), strict=False)):
         captions = _captions(first, i % columns == 0)
@@ -69,7 +69,7 @@ def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | No
     for ax in axes.flat[len(matrices) :]:
         ax.set_visible(False)
     assert shown is not None, "at least one look"
-    _scale_below(figure, shown, list(axes.flat), CHANGE_LABEL)
+    scale_below(figure, shown, list(axes.flat), CHANGE_LABEL)
     return png(figure)
 
 
@@ -181,7 +181,7 @@ def _open(data: bytes, position: int) -> np.ndarray:
         raise UserError(f"thumbnail {position + 1} cannot be read as an image ({error}); give PNG or JPEG") from None
 
 
-def _scale_below(figure: Figure, shown: AxesImage, axes: list[Axes], label: str) -> None:
+def scale_below(figure: Figure, shown: AxesImage, axes: list[Axes], label: str) -> None:
     ticks, narrow = MaxNLocator(5), len(axes) == 1
     shrink, aspect = (0.9, 30) if narrow else (0.6, 40)
     figure.colorbar(
@@ -189,10 +189,10 @@ def _scale_below(figure: Figure, shown: AxesImage, axes: list[Axes], label: str)
     )
 
 
-def _layout() -> ConstrainedLayoutEngine:
+def layout_of_maps() -> ConstrainedLayoutEngine:
     return ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
 
 
-def _around_zero(matrices: Sequence[np.ndarray]) -> tuple[float, float]:
+def around_zero(matrices: Sequence[np.ndarray]) -> tuple[float, float]:
     most = max(max(abs(m).max() for m in matrices), 1e-6)
     return -float(most), float(most)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png
+from muc.report.canvas import GRID, INK, MUTED, PALETTE, plain, png, tidy
 from muc.report.heatmaps import CHANGE, draw_matrix
 from muc.report.words import method_name
 
@@ -30,12 +30,7 @@ def negative_alignment_chart(bars: Mapping[str, tuple[float, float]], highlighte
     ax.set_xlabel(
         "mean similarity of two images to forget:  more alike than before  ←  0  →  less alike than before", color=MUTED
     )
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.spines["bottom"].set_color(GRID)
-    ax.tick_params(length=0, colors=MUTED, labelsize=9)
-    ax.tick_params(axis="y", labelcolor=INK)
-    ax.grid(axis="x", color=GRID, linewidth=0.8)
-    ax.set_axisbelow(True)
+    tidy(ax)
     return png(figure)
 
 
