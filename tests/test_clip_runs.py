@@ -284,3 +284,9 @@ def test_the_demo_of_glyphs_is_asked_for(flag: list[str], tmp_path: Path, monkey
     (tmp_path / "tables.md").write_text("")
     assert main(["demo", *flag, "--out", str(tmp_path), "--seeds", "2"]) == 0
     assert asked == [(tmp_path, "clip", 2, None)]
+
+
+def test_a_demo_of_two_algorithms_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--clip", "--algorithm", "moco", "--out", str(tmp_path / "demo")]) == 2
+    assert "--clip is --algorithm clip, and --algorithm moco was given" in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()

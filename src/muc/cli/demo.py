@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from muc.cli.flags import parse, say
+from muc.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,8 @@ class Demo:
     out: Path | None = None
     """Folder for results.json, report.html and the runs (default: demo, for other algorithms demo-ALGORITHM); a demo
     that was cut off goes on there."""
-    algorithm: Literal["simclr", "moco", "clip"] = "simclr"
+    algorithm: Literal["simclr", "moco", "clip"] | None = None
+    """What is trained (default: simclr)."""
     clip: bool = False
     """Of image-text pairs (letters and their names): the same as --algorithm clip."""
     seeds: int = 4
@@ -28,9 +30,11 @@ def demo(argv: Sequence[str]) -> None:
         "six methods serve it, and one page shows which comes closest to retraining and what a data owner sees."
     )
     flags = parse(Demo, argv, "demo", about, "muc demo --out demo")
+    if flags.clip and flags.algorithm not in (None, "clip"):
+        raise UserError(f"--clip is --algorithm clip, and --algorithm {flags.algorithm} was given; give one of the two")
     from muc.demo import run_demo
 
-    algorithm = "clip" if flags.clip else flags.algorithm
+    algorithm = flags.algorithm or ("clip" if flags.clip else "simclr")
     out = flags.out or Path("demo" if algorithm == "simclr" else f"demo-{algorithm}")
     page = run_demo(out, algorithm, flags.seeds, flags.epochs)
     print((out / "tables.md").read_text())
