@@ -93,7 +93,7 @@ def spread(function: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 
 def share_of(loss: Tensor) -> Tensor:
     """What a process adds to the loss that all of them differentiate together."""
-    return loss / world()
+    return loss if world() == 1 else loss / world()
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
