@@ -29,8 +29,8 @@ from muc.evaluation.features import alignment
 from muc.evaluation.probe import train_probe
 from muc.evaluation.white_box import evaluate
 from muc.models import ContrastiveModel, build_model
+from muc.run_folder import Split
 from muc.runtime import Runtime
-from muc.storage import Split
 
 
 def timed(name: str, work: Callable[[], Any], runtime: Runtime) -> dict[str, Any]:

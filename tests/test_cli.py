@@ -17,7 +17,8 @@ import torch
 
 import muc
 from muc.__main__ import COMMANDS, main
-from muc.storage import RunFolder, read_json, write_json
+from muc.run_folder import RunFolder
+from muc.storage import read_json, write_json
 
 TINY = ("--data", "digits", "--train-limit", "40", "--batch-size", "20", "--epochs", "1", "--threads", "1")
 

@@ -22,8 +22,8 @@ from muc.methods import METHODS, AlignmentCalibration, Method, recipes
 from muc.methods.recipes import default_method, search_ranges
 from muc.models import CLIP
 from muc.optimiser import rate_at
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime
-from muc.storage import RunFolder
 
 CALM = config.Runtime(device="cpu", threads=1)
 REQUEST = Request(forget_fraction=0.25)

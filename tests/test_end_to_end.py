@@ -17,8 +17,8 @@ from muc.evaluation.gaps import gaps
 from muc.evaluation.white_box import evaluate
 from muc.methods import METHODS, GradientAscent
 from muc.methods.recipes import default_method, search_ranges
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime
-from muc.storage import RunFolder
 
 CPU = config.Runtime(device="cpu", threads=1)
 SHORT = ("--data", "digits", "--train-limit", "60", "--batch-size", "20", "--epochs", "3", "--probe.epochs", "20")

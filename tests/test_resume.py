@@ -22,13 +22,14 @@ from typing import Any
 import pytest
 import torch
 
-from muc import config, runs, storage, train
+from muc import config, run_folder, runs, storage, train
 from muc.__main__ import main
 from muc.config import Request
 from muc.data import load_images
 from muc.errors import Interrupted, UserError
 from muc.methods import METHODS, AlignmentCalibration, Method
-from muc.storage import RunFolder, read_json, write_json
+from muc.run_folder import RunFolder
+from muc.storage import read_json, write_json
 
 SOURCE = Path(runs.__file__).parents[1]
 CALM = config.Runtime(device="cpu", threads=1)
@@ -89,7 +90,7 @@ def executioner(line: int, since: str) -> Callable[..., Any]:
 
     With `since`, lines are counted only once a function of that name was entered.
     """
-    files = {module.__file__ for module in (runs, train, storage)}
+    files = {module.__file__ for module in (runs, train, run_folder, storage)}
     left = line
     counting = not since
 

@@ -15,7 +15,7 @@ from muc import config, runs, train
 from muc.__main__ import main
 from muc.data.glyphs import load_glyph_pairs
 from muc.errors import Interrupted
-from muc.storage import RunFolder
+from muc.run_folder import RunFolder
 
 N = 130
 SMALL = ["--architecture", "mlp", "--image-size", "16", "--text-width", "16", "--text-layers", "1", "--epochs", "2"]

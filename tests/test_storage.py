@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from muc import storage
 from muc.__main__ import main
 from muc.errors import UserError
-from muc.storage import CONFIG_KEYS, RunFolder, Split, load_tensors, replacing, save_tensors, write_json
+from muc.run_folder import CONFIG_KEYS, RunFolder, Split
+from muc.storage import load_tensors, replacing, save_tensors, write_json
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 SPLIT = Split(seed=3, validation=np.array([4, 1]), retain=np.array([0, 5, 2]), unlearn=np.array([3, 6]))

@@ -21,8 +21,8 @@ from muc.errors import Interrupted
 from muc.evaluation import features
 from muc.evaluation.records import evaluate_runs, judge
 from muc.methods import FineTune, Retrain
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime
-from muc.storage import RunFolder
 
 CALM = config.Runtime(device="cpu", threads=1)
 N, CLASSES = 60, 3

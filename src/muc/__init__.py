@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Retrain,
     )
     from muc.models import CLIP, ByteTransformer, ContrastiveModel, MoCo, SimCLR, TextTower
-    from muc.storage import RunFolder
+    from muc.run_folder import RunFolder
 
 _HOMES = {
     "muc.api": ("embedder", "evaluate", "pretrain", "unlearn"),
@@ -36,7 +36,7 @@ _HOMES = {
     "muc.errors": ("UserError",),
     "muc.evaluation.gaps": ("gaps",),
     "muc.models": ("CLIP", "ByteTransformer", "ContrastiveModel", "MoCo", "SimCLR", "TextTower"),
-    "muc.storage": ("RunFolder",),
+    "muc.run_folder": ("RunFolder",),
     "muc.methods": (
         "METHODS",
         "AlignmentCalibration",

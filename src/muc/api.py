@@ -16,8 +16,8 @@ from muc.evaluation.features import embed
 from muc.methods import AlignmentCalibration, Method, Retrain
 from muc.models import CLIP, ContrastiveModel
 from muc.progress import meter
+from muc.run_folder import Split
 from muc.runtime import Runtime
-from muc.storage import Split
 from muc.train import Training
 
 

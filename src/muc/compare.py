@@ -14,8 +14,9 @@ from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
 from muc.evaluation.records import evaluate_runs, judge, request_digest
 from muc.methods import METHODS, Method, Retrain
 from muc.methods.recipes import TIED, default_method, search_ranges
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime, derive_seed
-from muc.storage import RunFolder, write_json
+from muc.storage import write_json
 
 CRITERIA = ("AG", "AG_classifier")
 """The gaps that a search keeps of every trial; the first decides."""

@@ -19,7 +19,8 @@ from muc.errors import Interrupted, UserError
 from muc.methods import METHODS, Method
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence
-from muc.storage import RunFolder, read_json, write_json
+from muc.run_folder import RunFolder
+from muc.storage import read_json, write_json
 
 FORGET = config.Request(forget_fraction=0.2)
 OWNER_IMAGES = 8  # as in the paper's heatmaps
@@ -116,8 +117,7 @@ def look_at_pairs_of(
     assert isinstance(before, CLIP)
     assert isinstance(after, CLIP)
     captions = [images.train_captions[i] for i in rows]
-    found = look_at_pairs(before, after, images.train[rows], captions, Runtime(settings))
-    return {**found.to_json(), "of_pairs": True}
+    return look_at_pairs(before, after, images.train[rows], captions, Runtime(settings)).to_json()
 
 
 def png_of(pixels: np.ndarray) -> bytes:

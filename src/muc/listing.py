@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from muc.errors import UserError
-from muc.storage import RunFolder, load_tensors
+from muc.run_folder import RunFolder
+from muc.storage import load_tensors
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:

@@ -25,17 +25,21 @@ from muc.flops import matmul_rate, step_flops
 from muc.methods import METHODS, Method, Retrain
 from muc.models import ContrastiveModel, build_model
 from muc.progress import meter
+from muc.run_folder import RunFolder, Split
 from muc.runtime import Runtime, derive_seed
-from muc.storage import RunFolder, Split
 from muc.train import Training
 
 ABOUT = ("epoch", "learning_rate", "seconds", "images_per_second")  # what a line of metrics holds beside the losses
 
 
 def pretrain_run(
-    settings: config.Pretraining, out: Path, runtime: config.Runtime | None = None, force: bool = False
+    settings: config.Pretraining,
+    out: Path,
+    runtime: config.Runtime | None = None,
+    force: bool = False,
+    split_seed: int | None = None,
 ) -> RunFolder:
-    """Train an encoder from scratch into a new run folder."""
+    """Train an encoder from scratch into a new run folder; which images it sees is drawn by its seed, or another."""
     images = load_images(settings.data)
     if settings.model.algorithm == "clip":
         check_paired(images.train_captions, f"'{settings.data.name}'")
@@ -47,7 +51,8 @@ def pretrain_run(
         "data_sha256": images.digest,
         "ancestry": [],
     }
-    begin(run, values, make_split(images, settings.data, settings.seed), runtime, force)
+    split = make_split(images, settings.data, settings.seed if split_seed is None else split_seed)
+    begin(run, values, split, runtime, force)
     return execute(run, images)
 
 

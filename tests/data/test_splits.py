@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muc.config import Data, Request
 from muc.data import ImageSet, apply_request, forget_indices, make_split
 from muc.errors import UserError
-from muc.storage import Split
+from muc.run_folder import Split
 
 N = 100
 

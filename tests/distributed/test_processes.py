@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from muc.__main__ import main
-from muc.storage import RunFolder
+from muc.run_folder import RunFolder
 
 HERE = Path(__file__).parent
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -24,8 +24,8 @@ from muc.models import CLIP, importing
 from muc.models.clip_naming import STYLES, ClipNaming
 from muc.models.exporting import export_run
 from muc.models.importing import import_run
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime
-from muc.storage import RunFolder
 
 pytest.importorskip("open_clip")
 CALM = config.Runtime(device="cpu", threads=1)

@@ -7,14 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import cosine
+from tiny_batches import SIZE, tiny_batch
 from torch import Tensor, nn
 
 from muc.config import Model
-from muc.models import Batch, MoCo, build_model
+from muc.models import MoCo, build_model
 from muc.models.moco import follow
 from muc.models.norm import BatchNorm
-
-SIZE = 4
 
 
 def tiny_model(queue_size: int = 7, temperature: float = 0.1, key_momentum: float = 0.9) -> MoCo:
@@ -35,23 +34,6 @@ def in_double(model: MoCo) -> MoCo:
     model.double()
     model.queue, model.queue_log_weight = model.queue.float(), model.queue_log_weight.float()
     return model
-
-
-def tiny_batch(n_retain: int, n_forget: int, third: bool = False, seed: int = 0) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
-
-    def images(n: int) -> Tensor:
-        return torch.randn(n, 3, SIZE, SIZE, dtype=torch.float64, generator=generator)
-
-    n = n_retain + n_forget
-    return Batch(
-        first=images(n),
-        second=images(n),
-        n_retain=n_retain,
-        log_weight=torch.randn(n, generator=generator),
-        epsilon=n_forget / max(1, n_retain),
-        third=images(n_forget) if third else None,
-    )
 
 
 def keys_of(model: MoCo, images: Tensor) -> Tensor:

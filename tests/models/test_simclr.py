@@ -7,35 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import cosine
-from torch import Tensor, nn
+from tiny_batches import SIZE, tiny_batch
+from torch import nn
 
 from muc.config import Model
 from muc.models import Batch, SimCLR, build_model
-
-SIZE = 4
 
 
 def tiny_model(temperature: float = 0.5) -> SimCLR:
     torch.manual_seed(0)
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIZE * SIZE, 8), nn.Tanh())
     return SimCLR(backbone, 8, projection_dim=5, temperature=temperature).double()
-
-
-def tiny_batch(n_retain: int, n_forget: int, third: bool = False, seed: int = 0) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
-
-    def images(n: int) -> Tensor:
-        return torch.randn(n, 3, SIZE, SIZE, dtype=torch.float64, generator=generator)
-
-    n = n_retain + n_forget
-    return Batch(
-        first=images(n),
-        second=images(n),
-        n_retain=n_retain,
-        log_weight=torch.randn(n, generator=generator),
-        epsilon=n_forget / max(1, n_retain),
-        third=images(n_forget) if third else None,
-    )
 
 
 def embeddings(model: SimCLR, batch: Batch) -> tuple[list[list[float]], ...]:

@@ -14,7 +14,8 @@ from muc.evaluation.alignment_gaps import GapStatistics, Spread
 from muc.reproduce.emia_threshold import tabulate
 from muc.reproduce.from_models import made_from
 from muc.reproduce.t_tests import arms, p_values, p_values_table
-from muc.storage import RunFolder, write_json
+from muc.run_folder import RunFolder
+from muc.storage import write_json
 
 SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
 

@@ -19,7 +19,8 @@ from muc.reproduce.classifier_gaps import Reselected
 from muc.reproduce.from_records import Found, FromRecords, errata
 from muc.reproduce.recipe import Options, carry_out
 from muc.reproduce.trial import Trial, encoder_settings
-from muc.storage import RunFolder, write_json
+from muc.run_folder import RunFolder
+from muc.storage import write_json
 
 SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
 CPU = config.Runtime(device="cpu", threads=1)

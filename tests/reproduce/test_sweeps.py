@@ -16,7 +16,8 @@ from muc.reproduce import ablation, alpha_beta, clip_coco, uniformity
 from muc.reproduce.choices import Choice, given_method, read_choices
 from muc.reproduce.recipe import Options
 from muc.reproduce.trial import Trial, encoder_settings
-from muc.storage import RunFolder, write_json
+from muc.run_folder import RunFolder
+from muc.storage import write_json
 
 SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
 AC = "alignment_calibration"

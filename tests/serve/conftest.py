@@ -7,9 +7,9 @@ import pytest
 from live_server import CPU, Live, running
 
 from muc.__main__ import main
+from muc.run_folder import RunFolder
 from muc.serve.keys import KeyFile
 from muc.serve.pair import Pair, open_pair
-from muc.storage import RunFolder
 
 TINY = ("--data", "digits", "--train-limit", "40", "--batch-size", "20", "--epochs", "1", "--threads", "1")
 

@@ -9,10 +9,10 @@ import pytest
 from live_server import CPU, Live, form, picture, running
 
 from muc.data.files import read_image
+from muc.run_folder import RunFolder
 from muc.runs import embedder
 from muc.serve.keys import KeyFile
 from muc.serve.pair import Pair
-from muc.storage import RunFolder
 
 PICTURES = [picture(i, kind="JPEG" if i % 2 else "PNG", size=(12 + i, 30 - i)) for i in range(5)]
 

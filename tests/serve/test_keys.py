@@ -15,11 +15,11 @@ from live_server import CPU, running
 
 from muc.__main__ import main
 from muc.errors import UserError
+from muc.run_folder import RunFolder
 from muc.serve.keys import KeyFile, OverBudget, UnknownKey
 from muc.serve.pair import Pair
 from muc.serve.rotation import rotation
 from muc.serve.server import bind, is_loopback, serve
-from muc.storage import RunFolder
 
 Runs = tuple[RunFolder, RunFolder]
 

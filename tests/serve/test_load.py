@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from muc.run_folder import RunFolder
 from muc.serve.keys import KeyFile
-from muc.storage import RunFolder
 
 ROOT = Path(__file__).parents[2]
 

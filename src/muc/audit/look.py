@@ -34,6 +34,8 @@ class Look:
     negative_alignment_after: float
     negative_alignment_gap: float
     view_pairs: int
+    of_pairs: bool = False
+    """Whether images are compared with captions, and not with each other."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

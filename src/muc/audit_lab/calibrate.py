@@ -19,7 +19,7 @@ from muc.audit_lab.judging import TESTS, all_p_values
 from muc.audit_lab.owners import KINDS, Kind, draw_owner
 from muc.audit_lab.rates import Rate, rate_of
 from muc.progress import meter
-from muc.storage import RunFolder
+from muc.run_folder import RunFolder
 
 SIZES = (5, 10, 20)
 AUDITS = 200

@@ -1,17 +1,16 @@
 """Small encoders of the same images and different seeds: between two of them nothing was unlearned."""
 
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from muc import api, config, runs
 from muc.audit import Embed
-from muc.data import ImageSet, load_images, make_split
+from muc.data import ImageSet
 from muc.data.files import select
 from muc.errors import UserError
 from muc.models import ContrastiveModel
 from muc.progress import meter
-from muc.storage import RunFolder
+from muc.run_folder import RunFolder
 
 DATA = ("glyphs", "digits")
 RUNTIME = config.Runtime(device="cpu", threads=1)
@@ -59,16 +58,7 @@ def train_encoder(settings: config.Pretraining, run: RunFolder) -> None:
         check_same(run, settings)
         runs.resume_run(run)
         return
-    images = embedded(settings.data)
-    values = {
-        "kind": "pretrain",
-        "pretraining": asdict(settings),
-        "seed": settings.seed,
-        "data_sha256": images.digest,
-        "ancestry": [],
-    }
-    runs.begin(run, values, make_split(images, settings.data, DATA_SEED), RUNTIME, force=False)
-    runs.execute(run, images)
+    runs.pretrain_run(settings, run.path, RUNTIME, split_seed=DATA_SEED)
 
 
 def check_same(run: RunFolder, settings: config.Pretraining) -> None:
@@ -86,15 +76,8 @@ def check_same(run: RunFolder, settings: config.Pretraining) -> None:
 def open_encoder(run: RunFolder, runtime: config.Runtime = RUNTIME) -> Encoder:
     """A finished run, with its image set cut down to what it was trained on."""
     settings, rows = runs.pretraining_of(run), run.split().train
-    images = embedded(settings.data) if settings.data.name in DATA else runs.open_images(run)
-    if images.digest != run.config()["data_sha256"]:
-        raise UserError(f"the data '{settings.data.name}' is not what {run} was made with; train it again")
+    images = runs.open_images(run)
     labels = images.train_labels[rows]
     trained = replace(images, train=select(images.train, rows), train_labels=labels, train_names=())
     model = runs.open_model(run, images)
     return Encoder(model, api.embedder(model, runtime), trained, settings)
-
-
-@lru_cache(maxsize=2)  # drawing the glyphs takes longer than asking a small encoder about them
-def embedded(data: config.Data) -> ImageSet:
-    return load_images(data)

@@ -104,7 +104,8 @@ def redteam(argv: Sequence[str]) -> None:
     from muc.audit_lab.redteam import red_team
     from muc.audit_lab.redteam_report import markdown
     from muc.config import Runtime
-    from muc.storage import RunFolder, write_json, write_text
+    from muc.run_folder import RunFolder
+    from muc.storage import write_json, write_text
 
     checks = tuple(check_name("counter-measure", name, CHECKS) for name in flags.checks) or tuple(CHECKS)
     names = [owner.name for owner in MODEL_OWNERS]

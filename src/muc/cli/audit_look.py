@@ -39,8 +39,9 @@ def look(argv: Sequence[str]) -> None:
     from muc.audit import look as looking
     from muc.data.sources import read_owner_images
     from muc.report.figures import look_figure
+    from muc.run_folder import RunFolder
     from muc.runs import embedder
-    from muc.storage import RunFolder, replacing, write_json
+    from muc.storage import replacing, write_json
 
     before, after = embedder(RunFolder(flags.before)), embedder(RunFolder(flags.after))
     if before.input_shape != after.input_shape:

@@ -57,7 +57,7 @@ def export(argv: Sequence[str]) -> None:
     about = "Hand the encoder back as a file."
     flags = parse(Export, argv, "export", about, "muc export runs/moco-alignment_calibration --to onnx")
     from muc.models.exporting import export_run
-    from muc.storage import RunFolder
+    from muc.run_folder import RunFolder
 
     suffix = ".onnx" if flags.to == "onnx" else ".safetensors"
     out = flags.out or flags.run.with_name(flags.run.name + suffix)

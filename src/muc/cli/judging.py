@@ -29,7 +29,7 @@ def evaluate(argv: Sequence[str]) -> None:
     example = "muc evaluate runs/moco-* --against runs/moco-retrain"
     flags = parse(Evaluate, argv, "evaluate", about, example)
     from muc.evaluation.records import evaluate_runs
-    from muc.storage import RunFolder
+    from muc.run_folder import RunFolder
 
     chosen = [RunFolder(path) for path in existing(flags.runs)]
     records = evaluate_runs(chosen, RunFolder(flags.against) if flags.against else None, flags.runtime)
@@ -59,7 +59,7 @@ def compare(argv: Sequence[str]) -> None:
     flags = parse(Compare, argv, "compare", about, "muc compare runs/moco --forget-fraction 0.1 --out runs/request-7")
     from muc import compare as comparing
     from muc.methods import METHODS
-    from muc.storage import RunFolder
+    from muc.run_folder import RunFolder
 
     methods = [check_name("method", name, METHODS) for name in flags.methods] or list(METHODS)
     against = RunFolder(flags.against) if flags.against else None
@@ -90,7 +90,7 @@ def report(argv: Sequence[str]) -> None:
     about = "One page with tables and figures of evaluated runs, and the tables as Markdown and LaTeX."
     flags = parse(Report, argv, "report", about, "muc report runs/moco-* --out report")
     from muc.report import write_report
-    from muc.storage import RunFolder
+    from muc.run_folder import RunFolder
 
     records = [record for path in existing(flags.runs) for record in RunFolder(path).records()]
     unique = list({(r["run"], r["forget_images"], r["seed"]): r for r in records}.values())

@@ -40,8 +40,8 @@ def serve(argv: Sequence[str]) -> None:
         "key. Keys: muc serve keys add|list|revoke RUN."
     )
     flags = parse(Serve, argv, "serve", about, "muc serve runs/moco-alignment_calibration --before runs/moco")
+    from muc.run_folder import RunFolder
     from muc.serve.server import serve as run_server
-    from muc.storage import RunFolder
 
     run_server(RunFolder(flags.run), RunFolder(flags.before), flags.host, flags.port, flags.runtime, say)
 
@@ -113,8 +113,8 @@ def list_keys(argv: Sequence[str]) -> None:
 
 
 def key_file(run: Path) -> "KeyFile":
+    from muc.run_folder import RunFolder
     from muc.serve.keys import KeyFile
-    from muc.storage import RunFolder
 
     RunFolder(run).result()  # a sentence where there is no finished run
     return KeyFile(run)

@@ -13,7 +13,7 @@ from muc.cli.flags import PretrainingFlags, RequestFlags, Run, RuntimeFlags, par
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
 from muc.methods.recipes import default_method
-from muc.storage import RunFolder
+from muc.run_folder import RunFolder
 
 M = TypeVar("M", bound=Method)
 DEFAULT_METHOD = "alignment_calibration"

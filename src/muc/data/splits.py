@@ -11,7 +11,7 @@ from muc.config import Data, Request, in_range
 from muc.data.images import ImageSet
 from muc.data.loader import MIN_RETAIN
 from muc.errors import UserError, check_name
-from muc.storage import Split
+from muc.run_folder import Split
 
 
 def make_split(images: ImageSet, data: Data, seed: int) -> Split:

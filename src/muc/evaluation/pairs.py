@@ -1,7 +1,7 @@
 """All white-box metrics of an image-text model: how alike it finds images and their captions, and what it can find."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from muc.evaluation.features import chunk_size
 from muc.evaluation.retrieval import prompts, retrieval, zero_shot
 from muc.evaluation.white_box import MEMBERS
 from muc.models import CLIP
+from muc.run_folder import Split
 from muc.runtime import Runtime
-from muc.storage import Split
 
 TEXTS = 2048  # how many captions the model reads at once
 
@@ -64,7 +64,7 @@ def look_at_pairs(
     for model in (before, after):
         found = embed_pairs(runtime.place(model).eval(), pixels, captions, runtime)
         matrices.append(pair_matrix(found.images, found.texts, found.owner).cpu().numpy())
-    return summarise(*matrices, names=[own[0] for own in captions], view_pairs=1)
+    return replace(summarise(*matrices, names=[own[0] for own in captions], view_pairs=1), of_pairs=True)
 
 
 def evaluate(model: CLIP, before: CLIP, images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from muc.evaluation.pairs import evaluate as evaluate_pairs
 from muc.evaluation.white_box import evaluate
 from muc.models import CLIP
 from muc.progress import meter
+from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split
 from muc.runtime import Runtime
-from muc.storage import FORMAT_VERSION, ORIGINAL_RECORD, RECORD, RunFolder, Split, read_json
+from muc.storage import FORMAT_VERSION, read_json
 
 
 def evaluate_runs(

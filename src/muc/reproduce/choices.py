@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from muc import config, runs
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
-from muc.storage import FORMAT_VERSION, RunFolder, read_json, read_object, write_json
+from muc.run_folder import RunFolder
+from muc.storage import FORMAT_VERSION, read_json, read_object, write_json
 
 if TYPE_CHECKING:
     from muc.reproduce.trial import Trial

@@ -16,7 +16,8 @@ from muc.report.group import Entry, compare
 from muc.reproduce.from_records import Found, FromRecords, Metrics, errata, methods_of, rows_of, score_cell
 from muc.reproduce.recipe import Options, Step
 from muc.reproduce.trial import Trial
-from muc.storage import RunFolder, read_json
+from muc.run_folder import RunFolder
+from muc.storage import read_json
 
 METRICS = ("RA", "TA", "UA", "CMIA")
 CRITERION = "AG_classifier"

@@ -43,8 +43,7 @@ class ClipHeatmaps(FromModels):
         for label in opened.runs:
             after = opened.model(label)
             if label != "pretrain" and isinstance(before, CLIP) and isinstance(after, CLIP):
-                found = look_at_pairs(before, after, pixels, captions, opened.runtime)
-                looks[label] = {**found.to_json(), "of_pairs": True}
+                looks[label] = look_at_pairs(before, after, pixels, captions, opened.runtime).to_json()
         return {"training_images": rows.tolist(), "looks": looks}
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:

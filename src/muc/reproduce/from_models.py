@@ -16,11 +16,11 @@ from muc.evaluation.features import two_views
 from muc.models import ContrastiveModel
 from muc.report.group import ORDER, Setting
 from muc.report.words import setting_name
-from muc.reproduce.from_records import asked_for
-from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime, derive_seed
-from muc.storage import RunFolder, read_json, write_json
+from muc.storage import read_json, write_json
 
 AC = "alignment_calibration"
 SHOWN = 8
@@ -94,7 +94,7 @@ class FromModels(Recipe):
         """{algorithm: one a seed}."""
         return {
             algorithm: [Trial(encoder_settings("cifar10", algorithm, s, options), 0.1, options) for s in options.seeds]
-            for algorithm in asked_for(options, ("moco",))
+            for algorithm in algorithms_for(options, ("moco",))
         }
 
     def methods(self, options: Options) -> list[str]:

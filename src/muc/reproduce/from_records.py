@@ -14,18 +14,12 @@ from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import ORDER, Comparison, Entry, compare, stat
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
-from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.white_box import WhiteBox
 
-UNIMODAL = ("moco", "simclr")
 Metrics = Mapping[str, Any]
 Score = Callable[[Metrics, Metrics], float]
 """A method's metrics and Retrain's -> how far they are apart in some sense."""
-
-
-def asked_for(options: Options, default: tuple[str, ...]) -> tuple[str, ...]:
-    """The algorithms that were asked for, also those that the paper does not have there."""
-    return tuple(name for name in UNIMODAL if name in options.algorithms) or default
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ class FromRecords(Recipe):
 
     def sources(self, options: Options) -> list[WhiteBox]:
         """One a setting."""
-        shares = [(a, f) for a in asked_for(options, self.default) for f in (0.1, 0.5)]
+        shares = [(a, f) for a in algorithms_for(options, self.default) for f in (0.1, 0.5)]
         return [WhiteBox(f"{a} {f}", self.data, f, (a,)) for a, f in shares]
 
     def steps(self, options: Options, out: Path) -> list[Step]:

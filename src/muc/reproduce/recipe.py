@@ -75,9 +75,13 @@ class Recipe(ABC):
     def heading(self, options: Options) -> str:
         return SMOKE + self.title if options.smoke else self.title
 
-    def algorithms(self, options: Options, *known: str) -> tuple[str, ...]:
-        """Those of the paper that were asked for."""
-        return tuple(name for name in known if not options.algorithms or name in options.algorithms) or known
+
+UNIMODAL = ("moco", "simclr")
+
+
+def algorithms_for(options: Options, of_paper: tuple[str, ...] = UNIMODAL) -> tuple[str, ...]:
+    """Those that were asked for, also where the paper does not have them; else the paper's."""
+    return tuple(name for name in UNIMODAL if name in options.algorithms) or of_paper
 
 
 def describe(steps: list[Step]) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from muc.report.group import Record
 from muc.reproduce.trial import Trial
-from muc.storage import ORIGINAL_RECORD, RECORD, read_json
+from muc.run_folder import ORIGINAL_RECORD, RECORD
+from muc.storage import read_json
 
 
 def records_of(trials: Iterable[Trial], label: str) -> list[Record]:

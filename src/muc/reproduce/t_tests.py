@@ -17,10 +17,10 @@ from muc.paper.t_tests import TESTS, p_value
 from muc.report.cells import Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.reproduce.from_models import AC, Opened, made_from, name_of
-from muc.reproduce.from_records import asked_for
-from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings
-from muc.storage import RunFolder, read_json
+from muc.run_folder import RunFolder
+from muc.storage import read_json
 
 SEED, OTHER_SEED = 11, 10
 """Of g1, g2 and AC; of g3."""
@@ -43,7 +43,7 @@ class TTests(Recipe):
 
     def trials(self, options: Options) -> tuple[Trial, Trial]:
         """That of g1, g2 and AC; that of g3."""
-        algorithm, options = asked_for(options, ("moco",))[0], replace(options, chosen=())
+        algorithm, options = algorithms_for(options, ("moco",))[0], replace(options, chosen=())
         made = [Trial(encoder_settings("cifar10", algorithm, s, options), 0.1, options) for s in (SEED, OTHER_SEED)]
         return made[0], made[1]
 

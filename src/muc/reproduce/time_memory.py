@@ -21,7 +21,7 @@ from muc.models import build_model
 from muc.report.cells import Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name
-from muc.reproduce.recipe import Options, Recipe, Step, computed
+from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for, computed
 from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS
 from muc.runs import environment, optimisation_of
 from muc.runtime import Runtime
@@ -43,7 +43,7 @@ class TimeMemory(Recipe):
     def cells(self, options: Options, out: Path) -> dict[tuple[str, str], Path]:
         """{(architecture, method): where it is kept}."""
         architectures = ARCHITECTURES[:1] if options.smoke else ARCHITECTURES
-        algorithm = self.algorithms(options, "moco", "simclr")[0]
+        algorithm = algorithms_for(options)[0]
         return {
             (architecture, method): out / "cells" / f"{algorithm}-{architecture}-{method}.json"
             for architecture in architectures
@@ -51,7 +51,7 @@ class TimeMemory(Recipe):
         }
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        algorithm = self.algorithms(options, "moco", "simclr")[0]
+        algorithm = algorithms_for(options)[0]
         return [
             computed(
                 f"time {method} of {algorithm}, {architecture}",
@@ -65,7 +65,7 @@ class TimeMemory(Recipe):
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         measured = [read_json(path) for path in self.cells(options, out).values()]
         environments = [cell.pop("environment") for cell in measured]
-        algorithm = self.algorithms(options, "moco", "simclr")[0]
+        algorithm = algorithms_for(options)[0]
         table = tabulate(measured, " / ".join(dict.fromkeys(e["device"] for e in environments)), algorithm)
         results = {"algorithm": algorithm, "environment": environments[0], "cells": measured}
         sheet = Sheet(self.heading(options), [CAPTION], results, environments, [table])

@@ -16,7 +16,8 @@ from muc.methods import Method
 from muc.methods.recipes import default_method
 from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
-from muc.storage import RECORD, RunFolder, read_json
+from muc.run_folder import RECORD, RunFolder
+from muc.storage import read_json
 
 SECONDS_PER_EPOCH = {"simclr": 0.95, "moco": 0.66, "clip": 1.0}
 """Of 45,000 images by a ResNet-18 on one H200 (results/engine/train_speed.json); clip's is a guess."""

@@ -23,8 +23,9 @@ from muc.report.words import seed_count
 from muc.reproduce.from_models import AC, made_from
 from muc.reproduce.recipe import Options, Recipe, Step
 from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime
-from muc.storage import RunFolder, read_json
+from muc.storage import read_json
 
 BETAS = (0.0, 2.0, 5.0, 10.0)
 FRACTION = 0.1

@@ -8,7 +8,7 @@ from muc.report import write_report
 from muc.report.cells import Table
 from muc.report.tables import all_tables
 from muc.reproduce.choices import write_choices
-from muc.reproduce.recipe import Options, Recipe, Step
+from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import Trial, encoder_settings
 
 
@@ -18,7 +18,7 @@ class WhiteBox(Recipe):
 
     data: str
     fraction: float
-    known: tuple[str, ...] = ("moco", "simclr")
+    known: tuple[str, ...] = UNIMODAL
     architecture: str = "resnet18"
 
     def trials(self, algorithm: str, options: Options) -> list[Trial]:
@@ -31,7 +31,7 @@ class WhiteBox(Recipe):
     def steps(self, options: Options, out: Path) -> list[Step]:
         """Of all trials; hyper-parameters are chosen in the first and then fixed."""
         made: list[Step] = []
-        for algorithm in self.algorithms(options, *self.known):
+        for algorithm in algorithms_for(options, self.known):
             first, *others = self.trials(algorithm, options)
             made += first.steps()
             for trial in others:
@@ -40,12 +40,12 @@ class WhiteBox(Recipe):
 
     def found(self, options: Options) -> list[dict[str, Any]]:
         """The records of all algorithms and seeds."""
-        trials = [t for a in self.algorithms(options, *self.known) for t in self.trials(a, options)]
+        trials = [t for a in algorithms_for(options, self.known) for t in self.trials(a, options)]
         return [record for trial in trials for record in trial.records(options.methods)]
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         records = self.found(options)
-        searched = [self.trials(algorithm, options)[0] for algorithm in self.algorithms(options, *self.known)]
+        searched = [self.trials(algorithm, options)[0] for algorithm in algorithms_for(options, self.known)]
         write_choices(searched, options.methods, out)
         return write_report(records, out, self.heading(options)), all_tables(records)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from muc import config
 from muc.errors import UserError
-from muc.storage import RunFolder
+from muc.run_folder import RunFolder
 
 Which = Literal["before", "after"]
 Embed = Callable[[np.ndarray], np.ndarray]

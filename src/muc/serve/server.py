@@ -9,12 +9,12 @@ from starlette.types import ASGIApp
 
 from muc import config
 from muc.errors import UserError
+from muc.run_folder import RunFolder
 from muc.serve.app import build_app
 from muc.serve.connections import TimedProtocol
 from muc.serve.keys import KeyFile
 from muc.serve.limits import Limits
 from muc.serve.pair import open_pair
-from muc.storage import RunFolder
 
 STOP_SECONDS = 5  # what is under way may end after Ctrl-C
 IDLE_SECONDS = 12  # longer than the 5 of httpx and the like: they then never send on a connection just closed here

@@ -1,0 +1,195 @@
+"""A run on disk: a folder that is complete and describes itself.
+
+config.json         what was asked for, fully resolved
+env.json            with what: versions, device
+split.json          which images were for what, by index
+metrics.jsonl       one line an epoch, while running
+state.safetensors   everything needed to go on (until the run is done)
+model.safetensors   the result
+result.json         written last: its presence means the run is done
+evaluation.json     what `muc evaluate` found (original.json: of the original, on the same request)
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from muc.errors import UserError
+from muc.storage import (
+    FORMAT_VERSION,
+    PARTIAL,
+    load_tensors,
+    plain,
+    read_json,
+    read_object,
+    save_tensors,
+    write_json,
+    write_text,
+)
+
+CONFIG_KEYS = ("kind", "pretraining", "seed", "data_sha256", "ancestry", "runtime")
+UNLEARN_KEYS = {"method": {"name"}, "parent": {"path", "model_sha256"}}
+RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which training images serve for what, by index into the data set's training part."""
+
+    seed: int
+    validation: np.ndarray
+    retain: np.ndarray
+    unlearn: np.ndarray
+
+    @property
+    def train(self) -> np.ndarray:
+        """D = R and U together: what the model before unlearning was trained on."""
+        return np.concatenate([self.unlearn, self.retain])
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {name: getattr(self, name).tolist() for name in ("validation", "retain", "unlearn")}
+        return {"format_version": FORMAT_VERSION, "seed": self.seed, **parts}
+
+    @staticmethod
+    def from_json(values: dict[str, Any], where: Path) -> "Split":
+        try:
+            parts = {n: np.array(values[n], dtype=np.int64) for n in ("validation", "retain", "unlearn")}
+            rows = np.concatenate(list(parts.values()))
+            if rows.min(initial=0) < 0 or len(np.unique(rows)) < len(rows):
+                raise ValueError("an index is negative or comes twice")
+            return Split(seed=int(values["seed"]), **parts)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"{where} is not a split file ({error}); restore it or make the run again") from None
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def done(self) -> bool:
+        return (self.path / "result.json").is_file()
+
+    @property
+    def started(self) -> bool:
+        return (self.path / "config.json").is_file()
+
+    def create(self, config: dict[str, Any], env: dict[str, Any], split: Split, force: bool = False) -> None:
+        """Begin a run; a folder that holds one already is only emptied with `force`."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self} is a file, not a folder; give another --out")
+        if self.path.exists() and not self._only_begun():
+            if not self.started:
+                raise UserError(f"{self} is not empty and not a run; give another --out")
+            if not force:
+                state = "a finished run" if self.done else "an interrupted run (muc resume continues it)"
+                raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
+            self._empty()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.sweep()
+            write_json(self.path / "split.json", split.to_json())
+            write_json(self.path / "env.json", env)
+            write_json(self.path / "config.json", {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
+        except PermissionError:
+            raise UserError(f"no permission to write {self}; give another --out") from None
+        except NotADirectoryError:
+            raise UserError(f"{self} is inside a file, not a folder; give another --out") from None
+
+    def _only_begun(self) -> bool:
+        """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""
+        return all(p.name in ("split.json", "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
+
+    def _empty(self) -> None:
+        (self.path / "result.json").unlink(missing_ok=True)  # first: a half-emptied folder must not look finished
+        children = [child for child in self.path.iterdir() if child.name != "config.json"]
+        for child in children:
+            shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
+        (self.path / "config.json").unlink(missing_ok=True)  # last: what is still here must look like a run
+
+    def sweep(self) -> None:
+        """Remove the half-written files of a process that was killed."""
+        for path in self.path.glob(f".*{PARTIAL}"):
+            path.unlink(missing_ok=True)
+
+    def config(self) -> dict[str, Any]:
+        if not self.path.is_dir():
+            raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
+        path = self.path / "config.json"
+        values = read_object(path, *CONFIG_KEYS)
+        for part, keys in UNLEARN_KEYS.items() if values["kind"] == "unlearn" else ():
+            if not keys <= set(values.get(part) or ()):
+                raise UserError(f"{path} has no complete '{part}'; restore it or make the run again")
+        return {key: value for key, value in values.items() if key != "format_version"}
+
+    def env(self) -> dict[str, Any]:
+        return read_json(self.path / "env.json")
+
+    def split(self) -> Split:
+        path = self.path / "split.json"
+        return Split.from_json(read_object(path), path)
+
+    def result(self) -> dict[str, Any]:
+        if not self.done:
+            raise UserError(f"the run {self} is not finished; continue it with: muc resume {self}")
+        return read_object(self.path / "result.json", "model_sha256", "seconds", "peak_memory_bytes")
+
+    def load_model(self) -> dict[str, Any]:
+        self.result()
+        return load_tensors(self.path / "model.safetensors")[0]
+
+    def finish(self, tensors: dict[str, Any], metadata: dict[str, Any], result: dict[str, Any]) -> None:
+        digest = save_tensors(self.path / "model.safetensors", tensors, metadata)
+        write_json(self.path / "result.json", {"format_version": FORMAT_VERSION, "model_sha256": digest, **result})
+        (self.path / "state.safetensors").unlink(missing_ok=True)
+
+    def save_state(self, tensors: dict[str, Any], metadata: dict[str, Any]) -> None:
+        save_tensors(self.path / "state.safetensors", tensors, metadata)
+
+    def load_state(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        path = self.path / "state.safetensors"
+        return load_tensors(path) if path.exists() else None
+
+    def append_metrics(self, values: dict[str, Any]) -> None:
+        with open(self.path / "metrics.jsonl", "a") as f:
+            f.write(json.dumps(values, default=plain) + "\n")
+
+    def cut_metrics(self, epochs: int) -> None:
+        """Drop the lines of epochs that will be run again, and a line cut off in the middle."""
+        path = self.path / "metrics.jsonl"
+        if path.exists():
+            write_text(path, "".join(json.dumps(line) + "\n" for line in self.metrics() if line["epoch"] <= epochs))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / "metrics.jsonl"
+        lines = []
+        for line in path.read_text().splitlines() if path.exists() else []:
+            try:
+                lines.append(json.loads(line))
+            except json.JSONDecodeError:
+                break  # killed while writing it
+        return lines
+
+    def write_record(self, record: dict[str, Any], of_original: bool = False) -> None:
+        """Keep an evaluation: of this run, or of the original on the request that this run serves."""
+        write_json(self.path / (ORIGINAL_RECORD if of_original else RECORD), record)
+
+    def records(self) -> list[dict[str, Any]]:
+        """What `muc evaluate` left here: the original's record, if it was evaluated too, and the run's own."""
+        self.config()
+        paths = [path for name in (ORIGINAL_RECORD, RECORD) if (path := self.path / name).exists()]
+        if not paths:
+            raise UserError(f"{self} has not been evaluated; first: muc evaluate {self} --against RETRAIN_RUN")
+        return [read_json(path) for path in paths]
