@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import muc
-from muc import config, demo, runs, train
+from muc import config, demo, opening, runs, train
 from muc.__main__ import main
 from muc.config import Request, recipe
 from muc.data import ImageSet, from_pairs
@@ -55,7 +55,8 @@ def images() -> ImageSet:
 def _our_pairs(images: ImageSet, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Runs find these pairs instead of drawing the glyphs anew each time."""
     if "glyphs" not in request.node.name:
-        monkeypatch.setattr(runs, "load_images", lambda _: images)
+        for module in (runs, opening):
+            monkeypatch.setattr(module, "load_images", lambda _: images)
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def original(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> RunF
         *(kind(epochs=1, learning_rate=1e-3) for name, kind in METHODS.items() if name != "alignment_calibration"),
         *(AlignmentCalibration(epochs=1, learning_rate=1e-3, reading=reading) for reading in ("equations", "compat")),
     ],
-    ids=lambda method: runs.method_name(method) + getattr(method, "reading", ""),
+    ids=lambda method: opening.method_name(method) + getattr(method, "reading", ""),
 )
 def test_every_method_stopped_after_every_step_ends_with_the_same_bits(
     tmp_path: Path, original: RunFolder, method: Method
@@ -117,7 +118,7 @@ class Measured:
     """What a run makes of the pairs of the request."""
 
     def __init__(self, run: RunFolder, images: ImageSet, served: RunFolder) -> None:
-        model, split = runs.open_model(run, images), served.split()
+        model, split = opening.open_model(run, images), served.split()
         assert isinstance(model, CLIP)
         self.norm = float(sum(p.detach().abs().sum() for p in model.parameters()))
         self.retain, _ = self.look(model, images, split.retain)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from muc import config, runs
+from muc import config, opening, runs
 from muc.__main__ import main
 from muc.config import Request
 from muc.evaluation.gaps import gaps
@@ -174,13 +174,13 @@ def test_what_is_printed_is_what_is_stored(story: Story, records: list[dict[str,
 def test_the_library_measures_what_the_command_does(story: Story) -> None:
     run, original = story.run("alignment_calibration"), story.run("original")
     stored = json.loads((run.path / "evaluation.json").read_text())
-    images, split = runs.open_images(run), run.split()
+    images, split = opening.open_images(run), run.split()
     found = evaluate(
-        runs.open_model(run, images),
-        runs.open_model(original, images),
+        opening.open_model(run, images),
+        opening.open_model(original, images),
         images,
         split,
-        runs.pretraining_of(run),
+        opening.pretraining_of(run),
         Runtime(CPU),
         seed=split.seed,
     )
@@ -246,7 +246,7 @@ def test_compare_searches_on_validation_images(
     trials = json.loads((tmp_path / "request" / "neggrad" / "search.json").read_text())
     assert [Path(trial["run"]).name for trial in trials] == ["neggrad", "neggrad-trial1"]
     assert found["publish"] == min(trials, key=lambda trial: trial["AG"])["run"]
-    default, drawn = (runs.method_of(RunFolder(trial["run"])) for trial in trials)
+    default, drawn = (opening.method_of(RunFolder(trial["run"])) for trial in trials)
     assert default == default_method("neggrad", "digits")
     assert drawn != default
     for name, (low, high, _) in search_ranges(default, "digits").items():
@@ -261,13 +261,13 @@ def test_the_search_never_looks_at_test_images(
     trials = json.loads((tmp_path / "request" / "finetune" / "search.json").read_text())
     run, original = RunFolder(trials[0]["run"]), story.run("original")
     split = run.split()
-    images = runs.open_images(run)
+    images = opening.open_images(run)
     held_out = replace(
         images, test=images.train[split.validation], test_labels=images.train_labels[split.validation], test_names=()
     )
-    models = [runs.open_model(found, images) for found in (original, run, story.run("retrain"))]
+    models = [opening.open_model(found, images) for found in (original, run, story.run("retrain"))]
     found, retrain = (
-        evaluate(model, models[0], held_out, split, runs.pretraining_of(run), Runtime(CPU), split.seed)
+        evaluate(model, models[0], held_out, split, opening.pretraining_of(run), Runtime(CPU), split.seed)
         for model in models[1:]
     )
     assert trials[0]["AG"] == pytest.approx(gaps(found, retrain)["AG"])
@@ -368,7 +368,7 @@ def test_requests_from_two_images_to_half_of_them_can_be_evaluated(
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(small: RunFolder, tmp_path: Path) -> None:
-    found = runs.pretraining_of(small)
+    found = opening.pretraining_of(small)
     assert small.result()["model_sha256"] == digest(runs.pretrain_run(found, tmp_path / "again", CPU))
     assert small.result()["model_sha256"] != digest(runs.pretrain_run(replace(found, seed=1), tmp_path / "other", CPU))
 
@@ -390,14 +390,14 @@ def digest(run: RunFolder) -> str:
 
 def test_the_bits_do_not_depend_on_how_often_the_state_is_saved(small: RunFolder, tmp_path: Path) -> None:
     eager = replace(CPU, checkpoint_seconds=0.0)
-    assert digest(small) == digest(runs.pretrain_run(runs.pretraining_of(small), tmp_path / "run", eager))
+    assert digest(small) == digest(runs.pretrain_run(opening.pretraining_of(small), tmp_path / "run", eager))
 
 
 def test_a_run_records_every_setting(small: RunFolder, tmp_path: Path) -> None:
     method = GradientAscent(epochs=1, learning_rate=2e-5)
     values = runs.unlearn_run(small, method, Request(forget_fraction=0.1), tmp_path / "run", CPU).config()
     assert values["method"] == {"name": "gradient_ascent", **asdict(method)}
-    assert runs.method_of(RunFolder(tmp_path / "run")) == method
-    assert runs.pretraining_of(RunFolder(tmp_path / "run")) == runs.pretraining_of(small)
+    assert opening.method_of(RunFolder(tmp_path / "run")) == method
+    assert opening.pretraining_of(RunFolder(tmp_path / "run")) == opening.pretraining_of(small)
     # What "auto" came to is recorded: a resumed run goes on with the same arithmetic.
     assert config.from_dict(config.Runtime, values["runtime"]) == replace(CPU, precision="float32")

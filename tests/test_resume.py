@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import torch
 
-from muc import config, run_folder, runs, storage, train
+from muc import config, opening, run_folder, runs, storage, train
 from muc.__main__ import main
 from muc.config import Request
 from muc.data import load_images
@@ -243,7 +243,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         *(kind(epochs=1) for name, kind in METHODS.items() if name != "alignment_calibration"),
         *(AlignmentCalibration(epochs=1, reading=reading) for reading in ("equations", "compat")),
     ],
-    ids=lambda method: runs.method_name(method) + getattr(method, "reading", ""),
+    ids=lambda method: opening.method_name(method) + getattr(method, "reading", ""),
 )
 def test_every_method_stopped_after_every_step_ends_with_the_same_bits(
     tmp_path: Path, after_one_step: pytest.MonkeyPatch, original: RunFolder, method: Method

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from muc import config, runs, train
+from muc import config, opening, runs, train
 from muc.__main__ import main
 from muc.data.glyphs import load_glyph_pairs
 from muc.errors import Interrupted
@@ -62,7 +62,7 @@ def test_pretrain_unlearn_evaluate_and_report_streamed_or_not(
 ) -> None:
     assert pretrain(shards, "off", tmp_path / "off") == 0
     assert f"{shards.name}: 1 of 130 samples are broken and left out" in capsys.readouterr().err
-    images = runs.open_images(whole)
+    images = opening.open_images(whole)
     forgotten = whole.split().retain[[3, 8, 20, 1]]
     (tmp_path / "request").write_text("\n".join(images.train_names[i] for i in forgotten))
     records = []
@@ -100,7 +100,7 @@ def test_a_streamed_run_that_was_cut_off_resumes_to_the_same_bits(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(train.Training, "_step", after_a_step)
-    settings = runs.pretraining_of(whole)
+    settings = opening.pretraining_of(whole)
     calm = config.Runtime(device="cpu", threads=1)
     with pytest.raises(Interrupted):
         runs.pretrain_run(settings, tmp_path / "run", calm)
@@ -109,7 +109,7 @@ def test_a_streamed_run_that_was_cut_off_resumes_to_the_same_bits(
         runs.resume_run(run)
     runs.resume_run(run)
     assert run.result()["model_sha256"] == whole.result()["model_sha256"]
-    pixels = runs.open_images(run).train[run.split().retain]
+    pixels = opening.open_images(run).train[run.split().retain]
     steps = len(pixels) // 16
     assert len(seen) == 2 * steps
     for epoch in (seen[:steps], seen[steps:]):

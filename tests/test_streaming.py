@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from muc import config, runs, train
+from muc import config, opening, runs, train
 from muc.__main__ import main
 from muc.config import Request
 from muc.data import load_images, plan_batches, sources
@@ -63,8 +63,8 @@ def both(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tu
 
 def test_streamed_runs_end_with_the_same_weights(both: dict[str, tuple[RunFolder, RunFolder]]) -> None:
     for streamed, whole in zip(both["on"], both["off"], strict=True):
-        assert isinstance(runs.open_images(streamed).train, ImageFiles)
-        assert isinstance(runs.open_images(whole).train, np.ndarray)
+        assert isinstance(opening.open_images(streamed).train, ImageFiles)
+        assert isinstance(opening.open_images(whole).train, np.ndarray)
         expected = whole.load_model()
         assert all(torch.equal(value, expected[name]) for name, value in streamed.load_model().items())
 
@@ -142,7 +142,7 @@ def training(folder: Path, stream: Any, device: str = "cpu") -> train.Training:
     chosen = settings(folder, stream)
     images = load_images(chosen.data)
     plan = plan_batches(np.arange(40), np.arange(0), "retain", 8, 0)
-    model, runtime = runs.fresh_model(chosen, images, 0), Runtime(replace(CALM, device=device, deterministic=True))
+    model, runtime = opening.fresh_model(chosen, images, 0), Runtime(replace(CALM, device=device, deterministic=True))
     return train.Training(model, Retrain(), images.train, plan, chosen.views, chosen.optimisation, runtime, 0)
 
 
@@ -188,10 +188,10 @@ def test_a_run_that_began_streamed_goes_on_so_on_a_larger_machine(
     monkeypatch.setattr(sources, "memory", lambda: 1000)
     run = runs.pretrain_run(settings(folder, "auto"), tmp_path / "small", CALM)
     monkeypatch.setattr(sources, "memory", lambda: 10**12)
-    assert isinstance(runs.open_images(run).train, ImageFiles)
+    assert isinstance(opening.open_images(run).train, ImageFiles)
     run = runs.pretrain_run(replace(settings(folder, "auto"), seed=1), tmp_path / "large", CALM)
     monkeypatch.setattr(sources, "memory", lambda: 1000)
-    assert isinstance(runs.open_images(run).train, np.ndarray)
+    assert isinstance(opening.open_images(run).train, np.ndarray)
 
 
 def test_streamed_data_that_changed_is_refused(

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from muc import config, runs
+from muc import config, opening, runs
+from muc.data import apply_request
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
 from muc.evaluation.records import evaluate_runs, judge, request_digest
@@ -58,7 +59,7 @@ def compare(
     rest as it was. Finished runs in `out` are used again, so a comparison that was cut off goes on.
     """
     check_before(original, request, methods, against, search)
-    settings = runs.pretraining_of(original)
+    settings = opening.pretraining_of(original)
     candidates: list[RunFolder] = []
     for name in sorted(dict.fromkeys(methods), key=lambda name: name != "retrain"):  # first: searches look at it
         method = default_method(name, settings.data.name, settings.model.algorithm)
@@ -85,7 +86,7 @@ def check_before(
         raise UserError("there is nothing to compare; give at least one method besides retrain")
     if search > 1 and not len(original.split().validation):
         raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
-    wanted = runs.apply_request(original.split(), request, runs.open_images(original))
+    wanted = apply_request(original.split(), request, opening.open_images(original))
     if against:
         against.result()  # refuses an unfinished one
         if sorted(against.split().unlearn) != sorted(wanted.unlearn):
@@ -99,8 +100,10 @@ def serve(
     run = RunFolder(out)
     if not run.started:
         return runs.unlearn_run(original, method, request, out, runtime)
-    same = runs.method_of(run) == method and run.config()["parent"]["model_sha256"] == original.result()["model_sha256"]
-    wanted = runs.apply_request(original.split(), request, runs.open_images(original))
+    same = (
+        opening.method_of(run) == method and run.config()["parent"]["model_sha256"] == original.result()["model_sha256"]
+    )
+    wanted = apply_request(original.split(), request, opening.open_images(original))
     if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
         raise UserError(f"{run} holds another run (other method, settings or request); give another --out")
     return run if run.done else runs.resume_run(run)
@@ -112,9 +115,9 @@ def labelled(trials: list[Method], name: str) -> list[tuple[Method, str]]:
 
 def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]:
     """Settings drawn from the paper's ranges; the same original and method always draw the same."""
-    seed = derive_seed("search", runs.method_name(method), original.result()["model_sha256"])
+    seed = derive_seed("search", opening.method_name(method), original.result()["model_sha256"])
     generator = np.random.default_rng(seed)
-    settings = runs.pretraining_of(original)
+    settings = opening.pretraining_of(original)
     ranges = search_ranges(method, settings.data.name, settings.model.algorithm)
     trials = []
     for _ in range(max(0, count)):

@@ -64,14 +64,14 @@ def method_for(name: str, settings: config.Pretraining) -> Method:
 
 def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     """One seed: pretrain, serve the request with every method, evaluate, look. -> its records."""
-    from muc import compare, runs
+    from muc import compare, opening, runs
     from muc.evaluation.records import evaluate_runs
 
     runtime = config.Runtime(device="cpu", threads=1)
     original = RunFolder(out / "pretrain")
     if not original.started:
         runs.pretrain_run(settings, original.path, runtime)
-    elif runs.pretraining_of(original) != settings:
+    elif opening.pretraining_of(original) != settings:
         raise UserError(f"{out.parent} holds a demo with other settings; give another --out")
     elif not original.done:
         runs.resume_run(original)
@@ -85,19 +85,19 @@ def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
 
 def look_at(original: RunFolder, served: dict[str, RunFolder], runtime: config.Runtime) -> dict[str, Any]:
     """What the owner of the first images to forget sees of each method, through the black-box interface."""
-    from muc import runs
+    from muc import opening
     from muc.audit import look
 
-    images, asked = runs.open_images(original), served["retrain"].split().unlearn
+    images, asked = opening.open_images(original), served["retrain"].split().unlearn
     if images.paired:
         rows = asked[:OWNER_PAIRS]
         looks = {name: look_at_pairs_of(original, run, rows, runtime) for name, run in served.items()}
     else:
         rows = asked[:OWNER_IMAGES]
         names = [images.train_names[i] for i in rows]
-        before = runs.embedder(original, runtime)
+        before = opening.embedder(original, runtime)
         looks = {
-            name: look(before, runs.embedder(run, runtime), images.train[rows], before.views, names).to_json()
+            name: look(before, opening.embedder(run, runtime), images.train[rows], before.views, names).to_json()
             for name, run in served.items()
         }
     return {"looks": looks, "thumbnails": [png_of(image).hex() for image in images.train[rows]]}
@@ -107,13 +107,13 @@ def look_at_pairs_of(
     original: RunFolder, served: RunFolder, rows: np.ndarray, settings: config.Runtime
 ) -> dict[str, Any]:
     """The pairs' alignment matrices before and after, marked as such for the report."""
-    from muc import runs
+    from muc import opening
     from muc.evaluation.pairs import look_at_pairs
     from muc.models import CLIP
     from muc.runtime import Runtime
 
-    images = runs.open_images(original)
-    before, after = (runs.open_model(run, images) for run in (original, served))
+    images = opening.open_images(original)
+    before, after = (opening.open_model(run, images) for run in (original, served))
     assert isinstance(before, CLIP)
     assert isinstance(after, CLIP)
     captions = [images.train_captions[i] for i in rows]

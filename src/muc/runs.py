@@ -1,16 +1,15 @@
-"""Runs on disk: begin, continue and read them. Every run executes from its folder alone, so beginning one and
-resuming one are the same thing."""
+"""Runs on disk: begin and continue them. Every run executes from its folder alone, so beginning one and resuming one
+are the same thing."""
 
 import os
 import platform
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from muc import __version__, config, processes
@@ -18,15 +17,25 @@ from muc.batches import check_paired
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
 from muc.data.feed import bound_by
-from muc.data.images import OF_FILES
-from muc.errors import Interrupted, UserError, check_name
-from muc.evaluation.features import embed
+from muc.errors import Interrupted, UserError
 from muc.flops import matmul_rate, step_flops
-from muc.methods import METHODS, Method, Retrain
-from muc.models import ContrastiveModel, build_model
+from muc.methods import Method, Retrain
+from muc.models import ContrastiveModel
+from muc.opening import (
+    fresh_model,
+    load_weights,
+    method_name,
+    method_of,
+    misfit,
+    open_images,
+    open_model,
+    optimisation_of,
+    parent_of,
+    pretraining_of,
+)
 from muc.progress import meter
 from muc.run_folder import RunFolder, Split
-from muc.runtime import Runtime, derive_seed
+from muc.runtime import Runtime
 from muc.train import Training
 
 ABOUT = ("epoch", "learning_rate", "seconds", "images_per_second")  # what a line of metrics holds beside the losses
@@ -226,95 +235,3 @@ def initial_model(run: RunFolder, method: Method, images: ImageSet) -> Contrasti
             raise UserError(f"{parent} changed since {run} began; start the unlearning again with another --out")
         load_weights(model, parent)
     return model
-
-
-def fresh_model(settings: config.Pretraining, images: ImageSet, seed: int) -> ContrastiveModel:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed("init", seed))
-        return build_model(settings.model, images.channels, images.image_size)
-
-
-def load_weights(model: ContrastiveModel, run: RunFolder) -> None:
-    try:
-        model.load_state_dict(run.load_model())
-    except RuntimeError as error:
-        raise misfit("weights", run, error) from None
-
-
-def misfit(what: str, run: RunFolder, error: Exception) -> UserError:
-    detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-    return UserError(f"the {what} in {run} do not fit its architecture ({detail}); make the run again")
-
-
-def open_model(run: RunFolder, images: ImageSet) -> ContrastiveModel:
-    """A finished run's model, ready to embed."""
-    model = fresh_model(pretraining_of(run), images, 0)
-    load_weights(model, run)
-    return model.eval()
-
-
-@dataclass(frozen=True)
-class Embedder:
-    """A finished run behind the black-box interface: uint8 images in, backbone features out, nothing else."""
-
-    model: ContrastiveModel
-    runtime: Runtime
-    views: config.Views
-    input_shape: tuple[int, int]  # channels, side length
-
-    def __call__(self, images: np.ndarray) -> np.ndarray:
-        return embed(self.model, images, self.runtime).cpu().numpy()
-
-
-def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder:
-    """What a data owner may query of a run."""
-    images, runtime = open_images(run), Runtime(settings)
-    model = runtime.place(open_model(run, images))
-    return Embedder(model, runtime, pretraining_of(run).views, (images.channels, images.image_size))
-
-
-def open_images(run: RunFolder) -> ImageSet:
-    """The run's data, which must be what it began with."""
-    data, digest = pretraining_of(run).data, str(run.config()["data_sha256"])
-    # Streamed if it was at first, on whatever machine this is: the digests of files and pixels cannot be compared.
-    images = load_images(replace(data, stream="on" if digest.startswith(OF_FILES) else "off"))
-    if images.digest != digest:
-        raise UserError(f"the data '{data.name}' is not what {run} was made with; restore the original images")
-    split = run.split()
-    last = np.concatenate([split.train, split.validation]).max(initial=0)
-    if last >= len(images.train):
-        raise UserError(f"{run} names image {last}, but {images.name} has {len(images.train)}; restore its split.json")
-    return images
-
-
-def parent_of(run: RunFolder) -> RunFolder | None:
-    parent = run.config().get("parent")
-    return RunFolder(os.path.normpath(run.path / parent["path"])) if parent else None
-
-
-def pretraining_of(run: RunFolder) -> config.Pretraining:
-    return config.from_dict(config.Pretraining, run.config()["pretraining"])
-
-
-def method_of(run: RunFolder) -> Method | None:
-    values = run.config().get("method")
-    if values is None:
-        return None
-    name = check_name("method", values["name"], METHODS)
-    return config.from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"})
-
-
-def method_name(method: Method) -> str:
-    return next(name for name, kind in METHODS.items() if kind is type(method))
-
-
-def optimisation_of(settings: config.Pretraining, method: Method) -> config.Optimisation:
-    """The original's optimiser; unlearning has its own epochs and a constant learning rate."""
-    optimisation = settings.optimisation
-    if method.epochs is not None:
-        optimisation = replace(optimisation, epochs=method.epochs)
-    if method.learning_rate is not None:
-        optimisation = replace(optimisation, learning_rate=method.learning_rate)
-    if method.start == "scratch":
-        return optimisation
-    return replace(optimisation, schedule="constant", warmup_epochs=0.0)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from muc import config, runs
+from muc import config, opening, runs
 from muc.config import Optimisation, Views
 from muc.data import plan_batches
 from muc.errors import UserError
@@ -513,7 +513,7 @@ def test_a_new_method_is_one_line_in_methods_for_everything_else(
     method = PushApart(strength=0.25, learning_rate=0.01)
     run = runs.unlearn_run(parent, method, request, tmp_path / "child", runtime)
     assert run.done
-    assert runs.method_of(run) == method
+    assert opening.method_of(run) == method
     assert run.config()["method"]["name"] == "push_apart"
     assert all(line.keys() >= {"infonce", "push"} for line in run.metrics())
     assert len(run.metrics()) == 2

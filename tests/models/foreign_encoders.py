@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torchvision.models import resnet18
 
-from muc import config, runs
+from muc import config, opening
 from muc.data import load_images
 
 
@@ -77,5 +77,5 @@ def moco_checkpoint() -> dict[str, torch.Tensor]:
 
 
 def simclr_state() -> dict[str, torch.Tensor]:
-    model = runs.fresh_model(settings_for(), load_images(config.Data(name="digits")), 7)
+    model = opening.fresh_model(settings_for(), load_images(config.Data(name="digits")), 7)
     return {k.replace("projector", "projection_head.layers"): v for k, v in model.state_dict().items()}

@@ -7,7 +7,7 @@ from foreign_encoders import cifar_resnet, digits, equal, in_form, randomised, s
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from muc import config, runs
+from muc import config, opening, runs
 from muc.data import load_images
 from muc.errors import UserError
 from muc.methods import FineTune
@@ -24,7 +24,7 @@ def test_small_network_survives_import_and_export(tmp_path, architecture, prefix
     network = randomised(build_backbone(architecture, 1, 8)[0])
     file = save(tmp_path / "in.safetensors", network, prefix)
     run, summary = import_run(file, settings_for(architecture), tmp_path / "run", RUNTIME)
-    model = runs.open_model(run, load_images(config.Data(name="digits")))
+    model = opening.open_model(run, load_images(config.Data(name="digits")))
     assert torch.equal(model.features(digits()), network(digits()))
     assert (summary.prefix, summary.matched, summary.ignored) == (prefix, len(network.state_dict()), ())
     assert summary.fresh == ("projection head (freshly initialised)",)
@@ -38,7 +38,7 @@ def test_a_network_without_stem_relu_stays_without(tmp_path):
     file = save(tmp_path / "in.safetensors", in_form("lightly children"), "backbone.")
     run, summary = import_run(file, settings_for("resnet18"), tmp_path / "run", RUNTIME)
     assert "no ReLU" in summary.describe()
-    backbone = runs.open_model(run, load_images(config.Data(name="digits"))).backbone
+    backbone = opening.open_model(run, load_images(config.Data(name="digits"))).backbone
     stem = []
     backbone.layer1.register_forward_pre_hook(lambda _, inputs: stem.append(inputs[0][0]))
     backbone(digits())
@@ -144,7 +144,7 @@ def test_torchvision_export_loads_into_torchvision(tmp_path):
     state = load_file(export_run(run, "torchvision", tmp_path / "out.safetensors"))
     assert network.load_state_dict(state, strict=False) == (["fc.weight", "fc.bias"], [])
     network.fc = nn.Identity()
-    ours = runs.open_model(run, load_images(config.Data(name="digits"))).features(digits())
+    ours = opening.open_model(run, load_images(config.Data(name="digits"))).features(digits())
     assert torch.allclose(network(digits()), ours, atol=1e-5)
 
 
@@ -158,7 +158,7 @@ def test_onnx_gives_the_same_features_for_any_batch(tmp_path, architecture, algo
     file = export_run(run, "onnx", tmp_path / "deep" / "encoder.onnx")
     assert [path.name for path in file.parent.iterdir()] == ["encoder.onnx"]  # one file, and nothing partial
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    model = runs.open_model(run, load_images(config.Data(name="digits")))
+    model = opening.open_model(run, load_images(config.Data(name="digits")))
     for n in (1, 3, 8):
         theirs = session.run(["features"], {"images": digits(n).numpy()})[0]
         assert np.abs(theirs - model.features(digits(n)).detach().numpy()).max() < 1e-4

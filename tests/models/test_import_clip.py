@@ -14,7 +14,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from muc import config, runs
+from muc import config, opening, runs
 from muc.data import ImageSet
 from muc.errors import UserError
 from muc.evaluation.pairs import embed_images, embed_texts
@@ -34,7 +34,7 @@ CALM = config.Runtime(device="cpu", threads=1)
 @pytest.fixture(autouse=True)
 def images(monkeypatch: pytest.MonkeyPatch) -> ImageSet:
     found = pairs()
-    for module in (runs, importing):
+    for module in (opening, importing):
         monkeypatch.setattr(module, "load_images", lambda _: found)
     return found
 
@@ -56,7 +56,7 @@ def settings(architecture: str = "open_clip/RN50") -> config.Pretraining:
 
 def taken(file: Path, out: Path, architecture: str = "open_clip/RN50") -> tuple[RunFolder, CLIP, Any]:
     run, summary = import_run(file, settings(architecture), out, CALM)
-    model = runs.open_model(run, pairs())
+    model = opening.open_model(run, pairs())
     assert isinstance(model, CLIP)
     return run, model, summary
 
@@ -134,10 +134,10 @@ def test_open_clips_weights_see_and_read_the_same(tmp_path: Path, images: ImageS
     file = tmp_path / ("weights.pt" if prefix else "weights.safetensors")
     torch.save({"epoch": 3, "state_dict": state}, file) if prefix else save_file(state, file)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (runs, importing):
+        for module in (opening, importing):
             patch.setattr(module, "load_images", lambda _: images)
         run, summary = import_run(file, settings(f"open_clip/{name}"), tmp_path / "run", CALM)
-        ours = runs.open_model(run, images)
+        ours = opening.open_model(run, images)
     assert isinstance(ours, CLIP)
     transform = image_transform_v2(PreprocessCfg(**theirs.visual.preprocess_cfg), is_train=False)
     with torch.no_grad():
@@ -164,7 +164,7 @@ def test_everything_works_on_an_imported_model(tmp_path: Path, folder: Path, ima
     assert [r["method"] for r in records] == ["retrain", "pretrain", *list(METHODS)[1:]]
     assert records[1]["metrics"]["FS"] == 0
     assert all(np.isfinite(r["metrics"]["unlearn_similarity"]) for r in records)
-    forgotten = runs.open_model(served[-1], images)
+    forgotten = opening.open_model(served[-1], images)
     assert isinstance(forgotten, CLIP)
     again = tmp_path / "again"  # the unlearned weights in the folder they came from
     again.mkdir()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muc import compare, config, runs
+from muc import compare, config, opening
 from muc.__main__ import main
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS
@@ -151,12 +151,12 @@ def test_settings_are_selected_again_by_the_classifier_gap(own: Path) -> None:
     write_json(first.folder / "finetune" / "search.json", found)
     usual = Trial(first.settings, 0.1, first.options)
     assert (usual.chosen("finetune").path.name, first.chosen("finetune").path.name) == tuple(labels)
-    kept = runs.method_of(RunFolder(second.folder / "finetune"))
+    kept = opening.method_of(RunFolder(second.folder / "finetune"))
 
     carry_out([*first.steps(), *second.steps()])
     assert second.chosen("finetune").path.name == "finetune-classifier"
-    assert runs.method_of(second.chosen("finetune")) == runs.method_of(first.chosen("finetune")) != kept
-    assert runs.method_of(RunFolder(second.folder / "finetune")) == kept
+    assert opening.method_of(second.chosen("finetune")) == opening.method_of(first.chosen("finetune")) != kept
+    assert opening.method_of(RunFolder(second.folder / "finetune")) == kept
     for trial in (first, second):
         settings = [r["method_settings"] for r in trial.records(["finetune"]) if r["method"] == "finetune"]
         assert settings == [trial.chosen("finetune").config()["method"]]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muc import config, runs
+from muc import config, opening
 from muc.__main__ import main
 from muc.reproduce import RECIPES, find_recipe, white_box
 from muc.reproduce.recipe import Options, Step, carry_out
@@ -34,7 +34,7 @@ def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
     for name in ("finetune", "alignment_calibration"):
         assert len(json.loads((first.folder / name / "search.json").read_text())) == 2
         assert not (second.folder / name / "search.json").exists()
-        assert runs.method_of(first.chosen(name)) == runs.method_of(second.chosen(name))
+        assert opening.method_of(first.chosen(name)) == opening.method_of(second.chosen(name))
 
 
 def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFixture) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muc import config, runs
+from muc import config, opening
 from muc.__main__ import main
 from muc.methods import METHODS, AlignmentCalibration, FineTune
 from muc.reproduce import ablation, alpha_beta, clip_coco, uniformity
@@ -72,16 +72,16 @@ def test_an_ablation_changes_nothing_but_the_calibrations_of_the_chosen_ac(
 ) -> None:
     options = Options(out=out, smoke=True)
     trial = Trial(encoder_settings("cifar10", "moco", 0, options), 0.1, options)
-    full = runs.method_of(trial.chosen(AC))
+    full = opening.method_of(trial.chosen(AC))
     assert isinstance(full, AlignmentCalibration)
     for label, changes in ablation.CHANGES.items():
         if changes:
-            assert runs.method_of(RunFolder(trial.folder / label)) == replace(full, **changes)
+            assert opening.method_of(RunFolder(trial.folder / label)) == replace(full, **changes)
     # Whichever of the two settings won: had it been the other, that one would have been changed.
     drawn = RunFolder(trial.folder / f"{AC}-trial1")
     monkeypatch.setattr(Trial, "chosen", lambda _self, _label: drawn)
     trial.serve_changed("other", AC, alpha=0.0).work()
-    other, wanted = runs.method_of(RunFolder(trial.folder / "other")), runs.method_of(drawn)
+    other, wanted = opening.method_of(RunFolder(trial.folder / "other")), opening.method_of(drawn)
     assert isinstance(wanted, AlignmentCalibration)
     assert other == replace(wanted, alpha=0.0)
 
@@ -131,8 +131,8 @@ def test_uniformity_is_of_two_outputs(out: Path, capsys: pytest.CaptureFixture) 
     (found,) = results(folder)
     assert list(found["sets"]["test"]) == ["before AC", "beta = 0", "beta = 10"]
     run = RunFolder(out / "runs" / "glyphs-simclr-mlp-3epochs-seed0-2d")
-    assert runs.pretraining_of(run).model.projection_dim == 2
-    for name, images in (("test", len(runs.open_images(run).test)), ("unlearn", 6)):
+    assert opening.pretraining_of(run).model.projection_dim == 2
+    for name, images in (("test", len(opening.open_images(run).test)), ("unlearn", 6)):
         for panel in found["sets"][name].values():
             assert sum(panel["counts"]) == panel["images"] == images
     assert (folder / "figure5.png").read_bytes().startswith(b"\x89PNG")

@@ -9,8 +9,8 @@ import pytest
 from live_server import CPU, Live, form, picture, running
 
 from muc.data.files import read_image
+from muc.opening import embedder
 from muc.run_folder import RunFolder
-from muc.runs import embedder
 from muc.serve.keys import KeyFile
 from muc.serve.pair import Pair
 

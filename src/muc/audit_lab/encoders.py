@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from muc import api, config, runs
+from muc import api, config, opening, runs
 from muc.audit import Embed
 from muc.data import ImageSet
 from muc.data.files import select
@@ -62,7 +62,7 @@ def train_encoder(settings: config.Pretraining, run: RunFolder) -> None:
 
 
 def check_same(run: RunFolder, settings: config.Pretraining) -> None:
-    found = runs.pretraining_of(run)
+    found = opening.pretraining_of(run)
     if (found.data, found.model, found.views, found.optimisation, found.seed) != (
         settings.data,
         settings.model,
@@ -75,9 +75,9 @@ def check_same(run: RunFolder, settings: config.Pretraining) -> None:
 
 def open_encoder(run: RunFolder, runtime: config.Runtime = RUNTIME) -> Encoder:
     """A finished run, with its image set cut down to what it was trained on."""
-    settings, rows = runs.pretraining_of(run), run.split().train
-    images = runs.open_images(run)
+    settings, rows = opening.pretraining_of(run), run.split().train
+    images = opening.open_images(run)
     labels = images.train_labels[rows]
     trained = replace(images, train=select(images.train, rows), train_labels=labels, train_names=())
-    model = runs.open_model(run, images)
+    model = opening.open_model(run, images)
     return Encoder(model, api.embedder(model, runtime), trained, settings)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from muc import api, runs
+from muc import api, opening
 from muc.audit import Embed
 from muc.audit_lab import cheats
 from muc.audit_lab.cheats import Service
@@ -86,7 +86,7 @@ class Desk:
 
         def train() -> ContrastiveModel:
             return api.pretrain(
-                runs.fresh_model(settings, images, self.seed),
+                opening.fresh_model(settings, images, self.seed),
                 images,
                 settings.optimisation,
                 settings.views,
@@ -110,7 +110,7 @@ def stored(path: Path, train: Callable[[], ContrastiveModel], made: str, encoder
     if path.is_file():
         tensors, found = load_tensors(path)
         if found == about:
-            model = runs.fresh_model(encoder.settings, encoder.images, 0)
+            model = opening.fresh_model(encoder.settings, encoder.images, 0)
             model.load_state_dict(tensors)
             return model.eval()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def pretrained_again(encoder: Encoder, folder: Path, name: str, runtime: Runtime
 
     def train() -> ContrastiveModel:
         return api.pretrain(
-            runs.fresh_model(encoder.settings, encoder.images, seed),
+            opening.fresh_model(encoder.settings, encoder.images, seed),
             encoder.images,
             encoder.settings.optimisation,
             encoder.settings.views,

@@ -38,9 +38,9 @@ def look(argv: Sequence[str]) -> None:
     flags = parse(AuditLook, argv, "audit look", about, example)
     from muc.audit import look as looking
     from muc.data.sources import read_owner_images
+    from muc.opening import embedder
     from muc.report.figures import look_figure
     from muc.run_folder import RunFolder
-    from muc.runs import embedder
     from muc.storage import replacing, write_json
 
     before, after = embedder(RunFolder(flags.before)), embedder(RunFolder(flags.after))

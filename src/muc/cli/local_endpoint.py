@@ -8,8 +8,8 @@ import numpy as np
 from muc.audit.protocol.endpoint import About, Reply
 from muc.audit.protocol.folder import Phase
 from muc.audit.protocol.pictures import from_png
+from muc.opening import Embedder, embedder
 from muc.run_folder import RunFolder
-from muc.runs import Embedder, embedder
 
 
 class LocalEndpoint:

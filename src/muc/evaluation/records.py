@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from muc import config, runs
+from muc import config, opening
 from muc.data.files import select
 from muc.errors import UserError
 from muc.evaluation.gaps import gaps
@@ -65,7 +65,7 @@ def find_served(order: list[RunFolder]) -> RunFolder:
 
 def is_original(run: RunFolder, served: RunFolder) -> bool:
     """Whether `run` is the model that `served` was unlearned from."""
-    parent = runs.parent_of(served)
+    parent = opening.parent_of(served)
     return parent is not None and parent.path.resolve() == run.path.resolve()
 
 
@@ -94,10 +94,10 @@ def judge(
     run: RunFolder, served: RunFolder, runtime: Runtime, held_out: Literal["test", "validation"] = "test"
 ) -> dict[str, Any]:
     """All metrics of a run on the request that `served` serves; a search looks at validation instead of test images."""
-    images, split = runs.open_images(run), served.split()
-    original = runs.parent_of(served)
+    images, split = opening.open_images(run), served.split()
+    original = opening.parent_of(served)
     assert original is not None, "a run that serves a request has a parent"
-    model, before = runs.open_model(run, images), runs.open_model(original, images)
+    model, before = opening.open_model(run, images), opening.open_model(original, images)
     if held_out == "validation":
         rows = split.validation
         images = replace(
@@ -109,12 +109,12 @@ def judge(
         )
     if isinstance(model, CLIP) and isinstance(before, CLIP):
         return evaluate_pairs(model, before, images, split, runtime)
-    return evaluate(model, before, images, split, runs.pretraining_of(run), runtime, seed=split.seed)
+    return evaluate(model, before, images, split, opening.pretraining_of(run), runtime, seed=split.seed)
 
 
 def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, Any]:
     """What is known of one run. `served` names the request that it is judged on."""
-    values, settings, split, result = run.config(), runs.pretraining_of(run), served.split(), run.result()
+    values, settings, split, result = run.config(), opening.pretraining_of(run), served.split(), run.result()
     metrics = judge(run, served, runtime)
     per_sample = metrics.pop("per_sample")
     peak = result["peak_memory_bytes"]

@@ -16,8 +16,8 @@ from muc.models.backbones import build_backbone
 from muc.models.clip_naming import ClipNaming
 from muc.models.naming import Naming
 from muc.models.open_clip_towers import normalisation, open_clip_towers
+from muc.opening import parent_of, pretraining_of
 from muc.run_folder import RunFolder
-from muc.runs import parent_of, pretraining_of
 
 RESNET_PATCH = 32  # by how much open_clip's ResNets shrink an image before they attend to its parts
 

@@ -17,8 +17,9 @@ from muc.models.fitting import Fit, backbone_fits, check_values, find_backbone, 
 from muc.models.importing_clip import fill_clip, locate
 from muc.models.moco import MoCo
 from muc.models.weight_files import read_weights
+from muc.opening import fresh_model
 from muc.run_folder import RunFolder
-from muc.runs import begin, fresh_model
+from muc.runs import begin
 
 NO_STEM_RELU = "no ReLU after the stem, as in nn.Sequential(*children) of lightly's ResNet (stem_relu is off)"
 

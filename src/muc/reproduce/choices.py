@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from muc import config, runs
+from muc import config, opening
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
 from muc.run_folder import RunFolder
@@ -80,7 +80,7 @@ def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraini
     data, model = Path(settings.data.name).name, settings.model
     for choice in chosen:
         same = (choice.data, choice.algorithm, choice.architecture) == (data, model.algorithm, model.architecture)
-        if same and abs(choice.forget_fraction - fraction) < 0.001 and runs.method_name(choice.method) == name:
+        if same and abs(choice.forget_fraction - fraction) < 0.001 and opening.method_name(choice.method) == name:
             return choice.method
     raise UserError(
         f"--recipe has no {name} for {data}, {model.algorithm}, {model.architecture}, {fraction:.0%} to forget; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from muc import runs
+from muc import opening
 from muc.errors import UserError
 from muc.evaluation.gaps import gaps
 from muc.report.cells import NOT_MEANT, Cell, Table
@@ -37,7 +37,7 @@ class Reselected(Trial):
     def chosen(self, label: str) -> RunFolder:
         if self.first is not None:
             wanted, usual = self.first.chosen(label), Trial.chosen(self.first, label)
-            same = not wanted.started or runs.method_of(wanted) == runs.method_of(usual)
+            same = not wanted.started or opening.method_of(wanted) == opening.method_of(usual)
             return RunFolder(self.folder / (label if same else f"{label}-classifier"))
         found = self.folder / label / "search.json"
         if not found.exists():
@@ -58,11 +58,11 @@ class Reselected(Trial):
         """With the settings re-selected on the first seed, which are known only then."""
 
         def work() -> None:
-            self._serve(runs.method_of(first.chosen(name)) or self.method(name), self.chosen(name).path.name)
+            self._serve(opening.method_of(first.chosen(name)) or self.method(name), self.chosen(name).path.name)
 
         def done() -> bool:
             wanted = first.chosen(name)
-            return wanted.done and self.holds(self.chosen(name).path.name, runs.method_of(wanted))
+            return wanted.done and self.holds(self.chosen(name).path.name, opening.method_of(wanted))
 
         return Step(f"{name} as re-selected for {self.folder.name}", self.method_seconds(self.method(name)), done, work)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muc import runs
+from muc import opening, runs
 from muc.data.files import Pixels, select
 from muc.evaluation.alignment_gaps import Views
 from muc.evaluation.features import two_views
@@ -50,20 +50,20 @@ class Opened:
 
     def __init__(self, used: dict[str, RunFolder], options: Options) -> None:
         self.runs, self.runtime = used, Runtime(options.runtime)
-        self.images = runs.open_images(used["pretrain"])
+        self.images = opening.open_images(used["pretrain"])
         self.split = used["retrain"].split()
-        self.settings = runs.pretraining_of(used["pretrain"])
+        self.settings = opening.pretraining_of(used["pretrain"])
 
     @cached_property
     def unlearn(self) -> Pixels:
         return select(self.images.train, self.split.unlearn)
 
     def model(self, label: str) -> ContrastiveModel:
-        return self.runtime.place(runs.open_model(self.runs[label], self.images))
+        return self.runtime.place(opening.open_model(self.runs[label], self.images))
 
-    def embedder(self, label: str) -> runs.Embedder:
+    def embedder(self, label: str) -> opening.Embedder:
         shape = (self.images.channels, self.images.image_size)
-        return runs.Embedder(self.model(label), self.runtime, self.settings.views, shape)
+        return opening.Embedder(self.model(label), self.runtime, self.settings.views, shape)
 
     def two_views(self, label: str, pixels: Pixels) -> Views:
         """The same views for every model."""

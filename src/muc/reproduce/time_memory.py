@@ -18,12 +18,13 @@ from muc.config import recipe
 from muc.data import plan_batches
 from muc.methods import METHODS
 from muc.models import build_model
+from muc.opening import optimisation_of
 from muc.report.cells import Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for, computed
 from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS
-from muc.runs import environment, optimisation_of
+from muc.runs import environment
 from muc.runtime import Runtime
 from muc.storage import read_json
 from muc.train import Training

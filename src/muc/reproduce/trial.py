@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from muc import config, runs
+from muc import config, opening, runs
 from muc.compare import draw_trials, labelled, pick, serve
 from muc.evaluation.records import evaluate_runs
 from muc.methods import Method
@@ -110,7 +110,7 @@ class Trial:
         count = 1 if name == "retrain" or like is not None else self.options.search
 
         def work() -> None:
-            method = (runs.method_of(first.chosen(name)) or own) if first else own
+            method = (opening.method_of(first.chosen(name)) or own) if first else own
             drawn = draw_trials(method, count - 1, self.encoder) if count > 1 else []
             served = [self._serve(m, label) for m, label in labelled([method, *drawn], name)]
             if len(served) > 1:
@@ -119,7 +119,7 @@ class Trial:
         def done() -> bool:
             if first:
                 chosen = first.chosen(name)
-                return chosen.done and self.holds(name, runs.method_of(chosen))
+                return chosen.done and self.holds(name, opening.method_of(chosen))
             labels = [label for _, label in labelled([own] * count, name)]
             searched = count == 1 or (self.folder / name / "search.json").exists()
             return searched and self.holds(name, own) and all(RunFolder(self.folder / label).done for label in labels)
@@ -141,7 +141,7 @@ class Trial:
         """Serve the request with a method's chosen settings, but for these, in a run of that label."""
 
         def changed() -> Method:
-            return replace(runs.method_of(self.chosen(name)) or self.method(name), **changes)
+            return replace(opening.method_of(self.chosen(name)) or self.method(name), **changes)
 
         return Step(
             f"{label} for {self.folder.name}",
@@ -153,7 +153,7 @@ class Trial:
     def holds(self, label: str, method: Method | None) -> bool:
         """Whether the run of that label is finished, and with these settings."""
         run = RunFolder(self.folder / label)
-        return run.done and runs.method_of(run) == method
+        return run.done and opening.method_of(run) == method
 
     def _serve(self, method: Method, label: str) -> RunFolder:
         request = config.Request(forget_fraction=self.fraction)

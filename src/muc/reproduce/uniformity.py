@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from muc import runs
+from muc import opening, runs
 from muc.data.files import select
 from muc.evaluation.angles import EVEN, projected_angles, spread
 from muc.report.cells import Cell, Table, number
@@ -102,11 +102,11 @@ def models_of(trial: Trial) -> dict[str, RunFolder]:
 def measure(trial: Trial, models: Mapping[str, RunFolder]) -> dict[str, Any]:
     """Histograms and spread of every model's angles, on test images and on those to forget."""
     runtime = Runtime(trial.options.runtime)
-    images, split = runs.open_images(trial.encoder), trial.chosen(label(BETAS[0])).split()
+    images, split = opening.open_images(trial.encoder), trial.chosen(label(BETAS[0])).split()
     pixels = {"test": images.test, "unlearn": select(images.train, split.unlearn)}
     sets: dict[str, dict[str, Any]] = {name: {} for name in pixels}
     for title, run in models.items():
-        model = runtime.place(runs.open_model(run, images)).eval()
+        model = runtime.place(opening.open_model(run, images)).eval()
         for name, part in pixels.items():
             angles = projected_angles(model, part, runtime)
             counts = np.histogram(angles, BINS, (-np.pi, np.pi))[0]

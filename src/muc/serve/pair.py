@@ -31,7 +31,7 @@ class Pair:
 
 def open_pair(before: RunFolder, after: RunFolder, runtime: config.Runtime) -> Pair:
     """Both finished runs, tried on a grey image."""
-    from muc.runs import embedder
+    from muc.opening import embedder
 
     first, second = embedder(before, runtime), embedder(after, runtime)
     if first.input_shape != second.input_shape:
