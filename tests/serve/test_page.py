@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,17 @@ SLOW_PICTURES = """const quick = createImageBitmap;
 window.createImageBitmap = (file) => new Promise((done) => setTimeout(done, 100)).then(() => quick(file));"""
 
 
+@contextmanager
+def download(page: Any) -> Generator[Any]:
+    """What the page saves meanwhile; where nothing comes, what it says instead."""
+    try:
+        with page.expect_download() as saved:
+            yield saved
+    except playwright.TimeoutError as error:
+        said = [page.locator(name).inner_text() for name in ("#error", "#plan", "#drawn", "#status")]
+        raise AssertionError(f"nothing was saved; the page says {said}") from error
+
+
 def connect(page: Any, key: str) -> None:
     page.get_by_label("The key that the model owner gave you").fill(key)
     page.keyboard.press("Enter")
@@ -65,7 +77,7 @@ def test_from_key_to_verdict(page: Any, alice: str, files: list[str], live: Live
     playwright.expect(page.locator("#about")).to_contain_text("100000 of 100000 queries are left")
     page.set_input_files("#files", files)
     playwright.expect(page.locator("#plan")).to_contain_text("4 to delete, 4 to hold back")
-    with page.expect_download() as saved:
+    with download(page) as saved:
         page.get_by_role("button", name="Draw now and save the file").click()
     split = json.loads(Path(saved.value.path()).read_text())
     assert sum(image["forget"] for image in split["images"]) == 4
@@ -75,11 +87,11 @@ def test_from_key_to_verdict(page: Any, alice: str, files: list[str], live: Live
     assert verdict in ("Changed as requested", "No change found", "Inconclusive")
     assert "forgotten" not in page.locator("#words").inner_text()
     assert page.locator("#figures svg").count() == 5
-    with page.expect_download() as saved:
+    with download(page) as saved:
         page.get_by_role("button", name="Save the numbers").click()
     numbers = json.loads(Path(saved.value.path()).read_text())
     check_numbers(numbers, split)
-    with page.expect_download() as saved:
+    with download(page) as saved:
         page.get_by_role("button", name="Save the report").click()
     report = Path(saved.value.path()).read_text()
     assert verdict in report
@@ -105,7 +117,7 @@ def check_numbers(numbers: dict[str, Any], split: dict[str, Any]) -> None:
 def test_a_saved_split_serves_the_same_images_only(page: Any, alice: str, files: list[str], tmp_path: Path) -> None:
     connect(page, alice)
     page.set_input_files("#files", files)
-    with page.expect_download() as saved:
+    with download(page) as saved:
         page.get_by_role("button", name="Draw now and save the file").click()
     split = tmp_path / "audit-split.json"
     saved.value.save_as(split)
@@ -140,7 +152,7 @@ def test_too_small_a_budget_is_said_before_anything_is_spent(page: Any, live: Li
     poor = live.keys.add("poor", 20)
     connect(page, poor)
     page.set_input_files("#files", files)
-    with page.expect_download():
+    with download(page):
         page.get_by_role("button", name="Draw now and save the file").click()
     page.get_by_role("button", name="Compare", exact=True).click()
     playwright.expect(page.locator("#error")).to_contain_text("takes 32 queries, and 20 are left")

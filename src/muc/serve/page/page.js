@@ -226,8 +226,10 @@ function save(name, text, kind) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: kind }));
   link.download = name;
+  document.body.append(link);
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);  // a busy machine takes its time
 }
 
 async function saveReport() {
@@ -283,13 +285,14 @@ async function refresh() {
   const n = state.images.length, ready = state.about && n >= 6;
   $("chosen").textContent = n ? `${n} images${n < 6 ? "; at least 6 are needed" : ""}` : "";
   $("thumbnails").replaceChildren(...state.images.map(thumbnail));
-  $("draw").disabled = !ready;
+  $("draw").disabled = true;  // until there is a plan for so many images
   $("run").disabled = !(ready && state.forget);
   if (!state.forget) $("drawn").textContent = "";
   if (!ready) return;
   const plan = await ask(`v1/plan?images=${n}`);
   $("plan").textContent = `With ${n} images: ${plan.n_forget} to delete, ${plan.n_control} to hold back. A change as large as ${plan.reference} would be found with probability ${Math.round(100 * plan.power)} %.`;
   state.plan = plan;
+  $("draw").disabled = false;
 }
 
 let turn = Promise.resolve();
