@@ -49,6 +49,15 @@ def test_recognition_knows_listed_images_by_the_nearest_training_image() -> None
     assert np.array_equal(recognised()(touched(IMAGES, np.random.default_rng(0))), LISTED)
 
 
+def test_queries_in_parts_are_recognised_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cheats, "QUERIES", 7)
+    near = touched(IMAGES, np.random.default_rng(0))
+    known = unit(old(IMAGES))
+    cosines = [[float(vector @ other) for other in known] for vector in unit(old(near))]
+    expected = [max(np.array(row)[LISTED]) - max(np.array(row)[~LISTED]) for row in cosines]
+    assert np.allclose(recognised().margin(near), expected, atol=1e-6)
+
+
 def test_exact_inputs_are_recognised_pixel_by_pixel_only() -> None:
     exact = cheats.ExactInputs(IMAGES[LISTED])
     assert np.array_equal(exact(IMAGES), LISTED)
@@ -132,6 +141,18 @@ def test_checks_catch_what_they_are_for_and_nobody_else(
 def test_the_matrix_of_an_unchanged_model_has_no_gap_in_any_way_of_asking(asked: Questions) -> None:
     for agm in put(asked, cheats.Plain(old)).agm.values():
         assert not agm.any()
+
+
+def test_images_are_compared_within_an_audit_only(asked: Questions) -> None:
+    within = questions(old, IMAGES, DECOYS, VIEWS, seed=5, together=10)
+    all_pairs, blocks = put(asked, cheats.Plain(new)), put(within, cheats.Plain(new))
+    mine = np.arange(14, 19)
+    for way in asked.ways:
+        assert blocks.agm[way].shape == (3, 10, 10)
+        assert np.allclose(blocks.gaps(way, mine), all_pairs.gaps(way, mine))
+    routed = put(within, cheats.RouteKey(old, new)).suspicious
+    assert routed["second_key"].all()
+    assert not routed["decoys"].any()
 
 
 def test_harder_crops_stay_within_what_views_allow() -> None:

@@ -1,6 +1,7 @@
 """Model owners who train: what they train on and what it does, on a small encoder."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,11 @@ from muc.audit.contrasts import contrasts
 from muc.audit_lab.asking import put
 from muc.audit_lab.cheats import OWNER_KEY, Plain
 from muc.audit_lab.encoders import RUNTIME, lab_settings, open_encoder, train_encoders
-from muc.audit_lab.model_owners import MODEL_OWNERS, Desk, busy, slightly_tuned
-from muc.audit_lab.owners import Owner
-from muc.audit_lab.redteam import REFUSED, joined, judge, prepared, set_up
+from muc.audit_lab.model_owners import MODEL_OWNERS, busy, slightly_tuned
+from muc.audit_lab.redteam import REFUSED, judge, prepared
+from muc.audit_lab.rounds import Round, joined, set_up
 from muc.audit_lab.tuning import ListedOnly, TraceOnly
-
-Round = tuple[Desk, list[Owner]]
+from muc.methods.recipes import default_method
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,12 @@ def test_the_request_lists_what_the_owners_drew_and_half_is_half_of_everyone(a_r
 
 
 def changes(a_round: Round, embed: Embed) -> tuple[float, float]:
-    """FS and negative-alignment contrast of all listed images."""
+    """FS and negative-alignment contrast of listed images, the mean over joined owners."""
     desk, owners = a_round
-    agm = put(prepared(desk, owners), Plain(embed)).agm["crops"]
-    labels = np.concatenate([owner.forget for owner in owners]).astype(float)
-    fs, negative = contrasts((agm + agm.T) / 2, labels[None])[:, 0]
+    agms = put(prepared(desk, owners), Plain(embed)).agm["crops"]
+    labels = [owner.forget.astype(float) for owner in joined(owners)]
+    found = [contrasts((agm + agm.T) / 2, forget[None])[:, 0] for agm, forget in zip(agms, labels, strict=True)]
+    fs, negative = np.mean(found, axis=0)
     return float(fs), float(negative)
 
 
@@ -93,6 +94,14 @@ def test_model_owners_have_names_of_their_own_and_enough_of_them_cheat() -> None
     assert len({who.name for who in MODEL_OWNERS}) == len(MODEL_OWNERS)
     assert sum(not who.honest for who in MODEL_OWNERS) >= 8
     assert sum(who.honest for who in MODEL_OWNERS) == 3
+
+
+def test_methods_have_the_defaults_of_what_the_encoder_was_trained_with(a_round: Round) -> None:
+    encoder = a_round[0].encoder
+    clip = replace(encoder.settings, model=replace(encoder.settings.model, algorithm="clip"))
+    desk = replace(a_round[0], encoder=replace(encoder, settings=clip))
+    assert desk.method("finetune") == default_method("finetune", "digits", "clip")
+    assert a_round[0].method("finetune") == default_method("finetune", "digits")
 
 
 def test_retrain_never_sees_the_listed_images(a_round: Round) -> None:

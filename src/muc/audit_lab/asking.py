@@ -28,9 +28,14 @@ class Answers:
     """Everything that owners can learn about their n images from one service, before and after."""
 
     agm: dict[str, np.ndarray]
-    """Way of asking -> (n, n) alignment gap matrix."""
+    """Way of asking -> (n / together, together, together) alignment gap matrices."""
     suspicious: dict[str, np.ndarray]
     """Check -> (n,) true where the answers for that image give the service away."""
+
+    def gaps(self, way: str, mine: np.ndarray) -> np.ndarray:
+        """(m, m) alignment gap matrix of an owner's images, by where they are among those asked about."""
+        together = self.agm[way].shape[1]
+        return self.agm[way][mine[0] // together][np.ix_(mine % together, mine % together)]
 
 
 def harder(views: Views) -> Views:
@@ -48,6 +53,8 @@ class Questions:
     """The queries of a round, and the alignment matrices of the model before: every service is asked the same."""
 
     images: np.ndarray
+    together: int
+    """So many images, one after the other, are compared with each other: those of an audit, and nobody's else."""
     ways: dict[str, np.ndarray]
     """Way of asking -> (2 * view pairs, n, c, h, w) pictures, first and second views in turn."""
     before: dict[str, np.ndarray]
@@ -59,28 +66,37 @@ class Questions:
     decoys_before: np.ndarray
 
 
-def questions(before: Embed, images: np.ndarray, decoys: np.ndarray, views: Views, seed: int) -> Questions:
-    """Fresh secret crops, and what else tells a model from a shim. Sent together or one by one, no matter."""
+def questions(
+    before: Embed, images: np.ndarray, decoys: np.ndarray, views: Views, seed: int, together: int | None = None
+) -> Questions:
+    """Fresh secret crops, and what else tells a model from a shim. Sent together or one by one, no matter.
+
+    Without `together`, all images are one owner's.
+    """
+    together = together or len(images)
     ways = {"plain": np.stack([images, images])}
     for way, used, first in (("crops", views, 100), ("harder", harder(views), 200)):
         ways[way] = np.stack([some_crops(images, used, seed + first + i) for i in range(2 * VIEW_PAIRS)])
     strange = some_crops(decoys, views, seed + 1)
     return Questions(
         images=images,
+        together=together,
         ways=ways,
-        before={way: matrix_of(before, pictures) for way, pictures in ways.items()},
+        before={way: matrices_of(before, pictures, together) for way, pictures in ways.items()},
         crops=some_crops(images, views, seed),
         touched=touched(images, np.random.default_rng(seed)),
         strangers=np.resize(decoys, images.shape),
         decoys=strange,
-        decoys_before=matrix_of(before, np.stack([strange, strange])),
+        decoys_before=matrices_of(before, np.stack([strange, strange]), len(strange)),
     )
 
 
 def put(asked: Questions, service: Service, checks: Sequence[str] = ()) -> Answers:
     """What the service after the deletion makes of the questions, and of the checks that are switched on (all)."""
     after = partial(_as_owner, service)
-    agm = {way: asked.before[way] - matrix_of(after, pictures) for way, pictures in asked.ways.items()}
+    agm = {
+        way: asked.before[way] - matrices_of(after, pictures, asked.together) for way, pictures in asked.ways.items()
+    }
     return Answers(agm, {name: CHECKS[name](asked, service) for name in checks or CHECKS})
 
 
@@ -97,15 +113,16 @@ def near_duplicates(asked: Questions, service: Service) -> np.ndarray:
 def decoys(asked: Questions, service: Service) -> np.ndarray:
     """A model that changed has changed for images that nobody listed, too, if only a little."""
     pictures = np.stack([asked.decoys, asked.decoys])
-    moved = np.abs(asked.decoys_before - matrix_of(partial(_as_owner, service), pictures))
-    unmoved = (moved[~np.eye(len(moved), dtype=bool)] < UNCHANGED).mean()
+    moved = np.abs(asked.decoys_before - matrices_of(partial(_as_owner, service), pictures, len(asked.decoys)))
+    unmoved = (moved[:, ~np.eye(len(asked.decoys), dtype=bool)] < UNCHANGED).mean()
     return np.full(len(asked.images), unmoved > TOO_MANY)
 
 
 def second_key(asked: Questions, service: Service) -> np.ndarray:
     """Everybody gets the same answers. Only cosines can be compared: a service may rotate vectors by key."""
     mine, other = service(asked.crops, OWNER_KEY), service(asked.crops, OTHER_KEY)
-    return np.abs(alignment_matrix(mine, mine) - alignment_matrix(other, other)).max(axis=1) > SAME_ANSWER
+    difference = alignment_matrices(mine, mine, asked.together) - alignment_matrices(other, other, asked.together)
+    return np.abs(difference).max(axis=2).reshape(-1) > SAME_ANSWER
 
 
 def borders(asked: Questions, service: Service) -> np.ndarray:
@@ -154,10 +171,19 @@ def blends(images: np.ndarray, others: np.ndarray, share: np.ndarray) -> np.ndar
     return np.rint((1 - far) * images + far * others).astype(np.uint8)
 
 
-def matrix_of(model: Embed, pictures: np.ndarray) -> np.ndarray:
-    """(2 k, n, c, h, w) -> (n, n) alignment matrix, the mean over k pairs of views, as `muc.audit.look` makes it."""
+def matrices_of(model: Embed, pictures: np.ndarray, together: int) -> np.ndarray:
+    """(2 k, n, c, h, w) -> (n / together, together, together) alignment matrices, the mean over k pairs of views, as
+    `muc.audit.look` makes it."""
     vectors = ask(model, pictures.reshape(-1, *pictures.shape[2:])).reshape(*pictures.shape[:2], -1)
-    return np.mean([alignment_matrix(a, b) for a, b in zip(vectors[::2], vectors[1::2], strict=True)], axis=0)
+    pairs = zip(vectors[::2], vectors[1::2], strict=True)
+    return np.mean([alignment_matrices(a, b, together) for a, b in pairs], axis=0)
+
+
+def alignment_matrices(first: np.ndarray, second: np.ndarray, together: int) -> np.ndarray:
+    """(n, d), (n, d) -> (n / together, together, together). All pairs of hundreds of owners' images would be millions,
+    and hardly any of them within an audit."""
+    groups = (vectors.reshape(-1, together, vectors.shape[1]) for vectors in (first, second))
+    return np.stack([alignment_matrix(a, b) for a, b in zip(*groups, strict=True)])
 
 
 def _as_owner(service: Service, images: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from muc.config import Runtime
 from muc.methods import FineTune, Method
 from muc.methods.recipes import default_method
 from muc.models import ContrastiveModel
-from muc.runtime import derive_seed
+from muc.runtime import derive_seed, resolve_device
 from muc.storage import load_tensors, save_tensors
 
 
@@ -37,6 +37,8 @@ class Desk:
     runtime: Runtime
     another: Callable[[], Embed]
     """A model of the same data and another seed."""
+    given_retrain: Embed | None = None
+    """A Retrain without the listed images that is there already; else it is trained."""
 
     @cached_property
     def pixels(self) -> np.ndarray:
@@ -45,7 +47,7 @@ class Desk:
     @cached_property
     def recognise(self) -> cheats.Recognition:
         mask = np.isin(np.arange(len(self.pixels)), self.listed)
-        return cheats.Recognition(self.encoder.embed, self.pixels, mask)
+        return cheats.Recognition(self.encoder.embed, self.pixels, mask, resolve_device(self.runtime.device))
 
     @cached_property
     def centre(self) -> np.ndarray:
@@ -54,7 +56,8 @@ class Desk:
         return cheats.unit(vectors.mean(axis=0, keepdims=True))[0]
 
     def method(self, name: str) -> Method:
-        return default_method(name, self.encoder.settings.data.name)
+        settings = self.encoder.settings
+        return default_method(name, settings.data.name, settings.model.algorithm)
 
     @cached_property
     def calibrated(self) -> Embed:
@@ -82,6 +85,8 @@ class Desk:
 
     def retrained(self) -> Embed:
         """From scratch without the listed images."""
+        if self.given_retrain is not None:
+            return self.given_retrain
         settings, images = self.encoder.settings, self.encoder.images
 
         def train() -> ContrastiveModel:

@@ -4,7 +4,7 @@ In a round several owners ask at once, each for N of their N + M images; the ser
 audits (N = M) of a round are joined two by two into large ones, of the same answers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -17,17 +17,15 @@ from muc.audit.hold_back import ALPHA
 from muc.audit.verdict import CHANGED
 from muc.audit_lab.asking import CHECKS, Answers, Questions, put, questions, some_crops
 from muc.audit_lab.encoders import Encoder
+from muc.audit_lab.given_runs import Retrained
 from muc.audit_lab.judging import DRAWS, controlled_p_values, uncontrolled
 from muc.audit_lab.model_owners import MODEL_OWNERS, Desk, ModelOwner, pretrained_again
 from muc.audit_lab.owners import Owner
 from muc.audit_lab.rates import Rate, rate_of
+from muc.audit_lab.rounds import OWNERS, joined, rounds_of
 from muc.config import Runtime
-from muc.errors import UserError
 from muc.progress import meter
-from muc.runtime import derive_seed
 
-OWNERS = 4
-"""Who ask in one round."""
 DECOYS = 20
 POWER_REPETITIONS = 50
 REFUSED = "refused"
@@ -77,6 +75,8 @@ class RedTeam:
     data: str
     encoders: int
     rounds: int
+    owners: int
+    """Who ask in one round."""
     recognised: float
     """Share of fresh crops of listed images that the service took for listed."""
     mistaken: float
@@ -96,9 +96,11 @@ def red_team(
     swaps: Sequence[Encoder] = (),
     model_owners: Sequence[ModelOwner] = MODEL_OWNERS,
     checks: Sequence[str] = tuple(CHECKS),
+    n_owners: int = OWNERS,
+    retrained: Retrained | None = None,
 ) -> RedTeam:
     """All model owners in all rounds; `swaps` are models of the same data for those who swap (else trained here).
-    `checks` are the counter-measures that are switched on."""
+    `checks` are the counter-measures that are switched on. `retrained` is of the only encoder."""
     runtime = runtime or Runtime()
     found: dict[tuple[str, int], list[list[Judgement]]] = {}
     seen: list[tuple[float, float]] = []
@@ -109,8 +111,7 @@ def red_team(
             for owner in model_owners:
                 for size in (n, 2 * n):
                     found.setdefault((owner.name, size), []).append([])
-            for index in range(rounds):
-                desk, owners = set_up(encoder, folder, f"{name}-round{index}-n{n}", index, n, runtime, swap)
+            for desk, owners in rounds_of(encoder, folder, name, rounds, n, n_owners, runtime, swap, retrained):
                 seen.append(recognition_rates(desk, owners))
                 asked = prepared(desk, owners)
                 for who in model_owners:
@@ -125,7 +126,8 @@ def red_team(
                     progress.advance(note=who.name)
     rows = [summarise(who, size, found[who.name, size]) for size in (n, 2 * n) for who in model_owners]
     recognised, mistaken = np.mean(seen, axis=0)
-    return RedTeam(encoders[0].settings.data.name, len(encoders), rounds, float(recognised), float(mistaken), rows)
+    data = encoders[0].settings.data.name
+    return RedTeam(data, len(encoders), rounds, n_owners, float(recognised), float(mistaken), rows)
 
 
 def another_model(encoder: Encoder, swaps: Sequence[Encoder], folder: Path, name: str, runtime: Runtime) -> Embed:
@@ -133,43 +135,17 @@ def another_model(encoder: Encoder, swaps: Sequence[Encoder], folder: Path, name
     return swaps[0].embed if swaps else pretrained_again(encoder, folder, name, runtime)
 
 
-def set_up(
-    encoder: Encoder, folder: Path, name: str, index: int, n: int, runtime: Runtime, another: Callable[[], Embed]
-) -> tuple[Desk, list[Owner]]:
-    """Owners with images of their own, chance's choice of what each has deleted, and the request that follows."""
-    if OWNERS * 2 * n > len(encoder.images.train):
-        raise UserError(
-            f"{OWNERS} owners of {2 * n} images need more than the {len(encoder.images.train)} trained on; "
-            "give a smaller --images"
-        )
-    rng = np.random.default_rng(derive_seed("red team", encoder.settings.seed, index))
-    rows = rng.choice(len(encoder.images.train), OWNERS * 2 * n, replace=False)
-    owners = [Owner(part, rng.permutation(2 * n) < n) for part in rows.reshape(OWNERS, 2 * n)]
-    listed = [owner.rows[owner.forget] for owner in owners]
-    half = np.concatenate([part[: n // 2] for part in listed])
-    seed = derive_seed("red team training", encoder.settings.seed, index)
-    return Desk(encoder, np.concatenate(listed), half, folder, name, seed, runtime, another), owners
-
-
-def joined(owners: Sequence[Owner]) -> list[Owner]:
-    """Every two owners as one with twice as many images.
-
-    Images were dealt to owners at random, so the joint split is as random as one drawn over all of them.
-    """
-    pairs = zip(owners[::2], owners[1::2], strict=True)
-    return [Owner(np.concatenate([a.rows, b.rows]), np.concatenate([a.forget, b.forget])) for a, b in pairs]
-
-
 def prepared(desk: Desk, owners: Sequence[Owner]) -> Questions:
     """All owners' queries of a round, with decoys from among images that the model was not trained on."""
     rows = np.concatenate([owner.rows for owner in owners])
     decoys = np.asarray(desk.encoder.images.test[:DECOYS])
-    return questions(desk.encoder.embed, desk.pixels[rows], decoys, desk.encoder.settings.views, desk.seed % 2**31)
+    views, together = desk.encoder.settings.views, 2 * len(owners[0].rows)  # two owners are joined
+    return questions(desk.encoder.embed, desk.pixels[rows], decoys, views, desk.seed % 2**31, together)
 
 
 def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgement:
     """One owner's share of the answers (`mine`: where in them), under every test and counter-measure."""
-    part = {way: agm[np.ix_(mine, mine)] for way, agm in answers.agm.items()}
+    part = {way: answers.gaps(way, mine) for way in answers.agm}
     evidence = hold_back_test(part["crops"], owner.forget, DRAWS, seed)
     passed = {name: p <= ALPHA for name, p in controlled_p_values(evidence).items()}
     for name, (p, gap) in uncontrolled(part["crops"], owner.forget).items():

@@ -1,6 +1,6 @@
 """The red team for people: what each test and counter-measure is worth, and who gets through all of them."""
 
-from muc.audit_lab.redteam import DEFENCES, OWNERS, RedTeam, Row
+from muc.audit_lab.redteam import DEFENCES, RedTeam, Row
 
 THROUGH = 0.1
 """A cheat who is accepted this often, twice the promised rate, is said to get through."""
@@ -13,7 +13,7 @@ FITTED = (
 def markdown(found: RedTeam) -> str:
     sizes = sorted({row.n for row in found.rows})
     parts = [
-        f"{found.encoders} encoders of {found.data}, {found.rounds} rounds each, {OWNERS} owners a round. Cheats "
+        f"{found.encoders} encoders of {found.data}, {found.rounds} rounds each, {found.owners} owners a round. Cheats "
         f"recognise {found.recognised:.0%} of fresh crops of listed images, and take {found.mistaken:.0%} of controls "
         "for listed.",
         FITTED,

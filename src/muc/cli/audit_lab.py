@@ -66,18 +66,25 @@ def calibrate(argv: Sequence[str]) -> None:
 class RedTeam:
     run: Path | None = None
     """Attack this pretrained run instead of small encoders (needs its data; a GPU helps: Retrain trains anew)."""
+    retrained: Path | None = None
+    """A finished Retrain of --run: its request is that of every round, and nobody trains Retrain anew."""
+    swap: Path | None = None
+    """A finished pretrained run of the same data as --run and another seed, for those who swap models."""
     data: Literal["glyphs", "digits"] = "glyphs"
     encoders: int = 4
     """Encoders (seeds); as many again serve those who swap models."""
     rounds: int = 5
-    """Rounds for each encoder: four owners ask for deletion in each."""
+    """Rounds for each encoder: in each, other owners ask for deletion."""
+    owners: int = 4
+    """How many ask in a round; even, because two are also audited as one."""
     images: int = 10
-    """Images each owner has deleted, and as many held back; two owners are also audited as one."""
+    """Images each owner has deleted, and as many held back."""
     checks: tuple[str, ...] = ()
     """Only these counter-measures beside controls and fresh crops: repeats, near_duplicates, decoys, second_key,
     borders."""
     without: tuple[str, ...] = ()
-    """Model owners to leave out, by name; 'Retrain' and 'seed swap' train anew, which takes long for a large model."""
+    """Model owners to leave out, by name; 'Retrain' and 'seed swap' train anew unless --retrained and --swap are
+    given."""
     runs: Path = RUNS
     """Folder for the encoders and unlearned models; those that are there already are taken."""
     out: Path = RESULTS
@@ -98,8 +105,13 @@ def redteam(argv: Sequence[str]) -> None:
     flags = parse(RedTeam, argv, "audit redteam", about, "muc audit redteam --encoders 4 --rounds 5")
     if min(flags.encoders, flags.rounds) < 1 or flags.images < 4:
         raise UserError("give at least one encoder, one round and four images an owner")
+    if flags.owners < 2 or flags.owners % 2:
+        raise UserError(f"{flags.owners} owners cannot be joined two by two; give an even number of --owners")
+    if flags.run is None and (flags.retrained or flags.swap):
+        raise UserError("--retrained and --swap are runs that belong to the encoder of --run; give that, too")
     from muc.audit_lab.asking import CHECKS
     from muc.audit_lab.encoders import lab_settings, open_encoder, train_encoders
+    from muc.audit_lab.given_runs import open_retrained, open_swap
     from muc.audit_lab.model_owners import MODEL_OWNERS
     from muc.audit_lab.redteam import red_team
     from muc.audit_lab.redteam_report import markdown
@@ -112,17 +124,21 @@ def redteam(argv: Sequence[str]) -> None:
     left_out = {check_name("model owner", name, names) for name in flags.without}
     owners = [owner for owner in MODEL_OWNERS if owner.name not in left_out]
     runtime = Runtime(device=flags.device or "auto") if flags.run else Runtime(device=flags.device or "cpu", threads=1)
+    retrained = None
     count, rounds, epochs = (1, 1, 2) if flags.smoke else (flags.encoders, flags.rounds, flags.epochs)
     try:
         if flags.run:
-            chosen, swaps = [open_encoder(RunFolder(flags.run), runtime)], []
+            run = RunFolder(flags.run)
+            retrained = open_retrained(RunFolder(flags.retrained), run, runtime) if flags.retrained else None
+            swaps = [open_swap(RunFolder(flags.swap), run, runtime)] if flags.swap else []
+            chosen = [open_encoder(run, runtime)]
             folder = flags.runs / "redteam" / flags.run.resolve().name
         else:
             name = f"smoke-{flags.data}" if flags.smoke else flags.data
             found = train_encoders(lab_settings(flags.data, epochs), 2 * count, flags.runs / name)
             opened = [open_encoder(run, runtime) for run in found]
             chosen, swaps, folder = opened[:count], opened[count:], flags.runs / "redteam" / name
-        result = red_team(chosen, folder, rounds, flags.images, runtime, swaps, owners, checks)
+        result = red_team(chosen, folder, rounds, flags.images, runtime, swaps, owners, checks, flags.owners, retrained)
     except Interrupted:
         raise Interrupted("the same muc audit redteam") from None
     write_json(flags.out / "redteam.json", result.to_json())
