@@ -13,7 +13,7 @@ from muc.data import apply_request
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
 from muc.evaluation.records import evaluate_runs, judge, request_digest
-from muc.methods import METHODS, Method, Retrain
+from muc.methods import Method, Retrain, usual_methods
 from muc.methods.recipes import TIED, default_method, search_ranges
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime, derive_seed
@@ -47,7 +47,7 @@ def compare(
     original: RunFolder,
     request: config.Request,
     out: Path,
-    methods: Sequence[str] = tuple(METHODS),
+    methods: Sequence[str] = (),
     against: RunFolder | None = None,
     search: int = 0,
     runtime: config.Runtime | None = None,
@@ -58,8 +58,9 @@ def compare(
     to it. Without, by how far they are from treating the images to forget like held-out ones, and from leaving the
     rest as it was. Finished runs in `out` are used again, so a comparison that was cut off goes on.
     """
-    check_before(original, request, methods, against, search)
     settings = opening.pretraining_of(original)
+    methods = methods or usual_methods(settings.model.algorithm)
+    check_before(original, request, methods, against, search)
     candidates: list[RunFolder] = []
     for name in sorted(dict.fromkeys(methods), key=lambda name: name != "retrain"):  # first: searches look at it
         method = default_method(name, settings.data.name, settings.model.algorithm)
@@ -120,14 +121,22 @@ def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]
     settings = opening.pretraining_of(original)
     ranges = search_ranges(method, settings.data.name, settings.model.algorithm)
     trials = []
-    for _ in range(max(0, count)):
+    for place in spread_out(count, generator.random(len(ranges))):
         drawn = {}
-        for name, (low, high, in_log) in ranges.items():
-            u = generator.random()
+        for (name, (low, high, in_log)), u in zip(ranges.items(), place, strict=True):
             value = exp(log(low) + u * (log(high) - log(low))) if in_log else low + u * (high - low)
             drawn |= dict.fromkeys(name.split(TIED), value)
         trials.append(replace(method, **drawn))
     return trials
+
+
+def spread_out(count: int, start: np.ndarray) -> np.ndarray:
+    """(count, d) places in the unit cube from a random one on: few trials cover it better than independent draws do,
+    and more trials begin with the same ones (the additive recurrence of the golden ratio in d dimensions)."""
+    d, golden = len(start), 2.0
+    for _ in range(40):
+        golden = (1 + golden) ** (1 / (d + 1))
+    return (start + np.arange(1, count + 1)[:, None] * golden ** -np.arange(1.0, d + 1)) % 1
 
 
 def pick(

@@ -1,4 +1,4 @@
-"""The whole story on embedded images: an encoder, a request for deletion, six ways to serve it, and what is seen.
+"""The whole story on embedded images: an encoder, a request for deletion, several ways to serve it, and what is seen.
 
 Several trials (seeds) run side by side, one core each, so that every number comes with its spread.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from muc import config
 from muc.errors import Interrupted, UserError
-from muc.methods import METHODS, Method
+from muc.methods import Method, usual_methods
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence
 from muc.run_folder import RunFolder
@@ -76,7 +76,8 @@ def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     elif not original.done:
         runs.resume_run(original)
     served = {
-        name: compare.serve(original, method_for(name, settings), FORGET, out / name, runtime) for name in METHODS
+        name: compare.serve(original, method_for(name, settings), FORGET, out / name, runtime)
+        for name in usual_methods(settings.model.algorithm)
     }
     records = evaluate_runs([original, *served.values()], served["retrain"], runtime)
     write_json(out / "looks.json", look_at(original, served, runtime))
@@ -132,7 +133,8 @@ def png_of(pixels: np.ndarray) -> bytes:
 def watch(jobs: list[Future], trials: list[Path], settings: config.Pretraining) -> None:
     """Show the epochs done over all trials until every job has ended."""
     epochs = settings.optimisation.epochs
-    per_trial = epochs + sum(method_for(name, settings).epochs or epochs for name in METHODS)
+    used = (method_for(name, settings) for name in usual_methods(settings.model.algorithm))
+    per_trial = epochs + sum(method.epochs or epochs for method in used)
     with meter(f"{len(trials)} trials", len(trials) * per_trial) as progress:
         progress.start_at(epochs_done(trials))
         while not all(job.done() for job in jobs):

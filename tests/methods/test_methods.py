@@ -22,6 +22,7 @@ from muc.errors import UserError
 from muc.methods import (
     METHODS,
     AlignmentCalibration,
+    BalancedCalibration,
     FineTune,
     GradientAscent,
     L1Sparsity,
@@ -358,6 +359,69 @@ def test_compat_refuses_what_the_released_code_cannot_do(settings: dict[str, flo
         AlignmentCalibration(reading="compat", **settings)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_balanced_calibration_follows_the_equation_with_alpha_for_balance(kind: str) -> None:
+    written_out = naive_alignment_calibration(AlignmentCalibration(alpha=0.3 + 0.7, beta=0.3, gamma=0.7), 0.3)
+    assert_terms_match(BalancedCalibration(beta=0.3, gamma=0.7), kind, tiny_batch(), written_out)
+
+
+class Canned(ContrastiveModel):
+    """Neither SimCLR nor MoCo: answers with given similarities."""
+
+    def __init__(self, seed: int, n: int, n_retain: int, anchors: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.seed, self.n, self.r, self.anchors = seed, n, n_retain, anchors
+
+    def projected(self, images: Tensor) -> Tensor:
+        raise AssertionError("methods ask for similarities, not for embeddings")
+
+    def contrast(self, batch: Batch) -> Contrast:
+        generator = torch.Generator().manual_seed(self.seed)
+
+        def values(*shape: int) -> Tensor:
+            return self.scale * torch.randn(*shape, generator=generator)
+
+        n_forget = self.n - self.r
+        third = values(n_forget) if batch.third is not None else None
+        return Contrast(
+            self.r, values(self.n), values(self.anchors, self.n), values(n_forget, n_forget), third, temperature=0.25
+        )
+
+
+class Shifted(Canned):
+    """The same similarities, all of them larger by as much."""
+
+    shift: float = 0.0
+
+    def contrast(self, batch: Batch) -> Contrast:
+        found = super().contrast(batch)
+        return replace(
+            found,
+            positive=found.positive + self.shift,
+            negatives=found.negatives + self.shift,
+            within_forget=found.within_forget + self.shift,
+        )
+
+
+@given(seed=st.integers(0, 99), shift=st.floats(-9, 9), beta=st.floats(0, 5), gamma=st.floats(0, 5))
+def test_only_in_balance_nothing_is_gained_by_making_all_pairs_less_alike(
+    seed: int, shift: float, beta: float, gamma: float
+) -> None:
+    batch, model = tiny_batch(6, 3), Shifted(seed, 9, 6, 2)
+
+    def moved(method: Method) -> float:
+        values = []
+        for model.shift in (0.0, shift):
+            values.append(sum(float(term.detach()) for term in method.loss(model, batch).values()))
+        return values[1] - values[0]
+
+    papers = AlignmentCalibration(alpha=gamma, beta=beta, gamma=gamma)
+    assert moved(BalancedCalibration(beta=beta, gamma=gamma)) == pytest.approx(0, abs=1e-4)
+    assert moved(NegGrad()) == pytest.approx(0, abs=1e-4)
+    assert moved(papers) == pytest.approx(batch.epsilon * beta * shift, abs=1e-4)
+
+
 @pytest.mark.parametrize("name", ["alpha", "beta", "paper_beta", "gamma"])
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_levers_that_are_negative_or_no_number_are_refused(name: str, value: float) -> None:
@@ -392,30 +456,6 @@ def test_two_forget_rows_are_enough_for_finite_terms_and_gradients(method: Metho
     assert all(term.isfinite() for term in terms.values())
     sum(terms.values()).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
-
-
-class Canned(ContrastiveModel):
-    """Neither SimCLR nor MoCo: answers with given similarities."""
-
-    def __init__(self, seed: int, n: int, n_retain: int, anchors: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-        self.seed, self.n, self.r, self.anchors = seed, n, n_retain, anchors
-
-    def projected(self, images: Tensor) -> Tensor:
-        raise AssertionError("methods ask for similarities, not for embeddings")
-
-    def contrast(self, batch: Batch) -> Contrast:
-        generator = torch.Generator().manual_seed(self.seed)
-
-        def values(*shape: int) -> Tensor:
-            return self.scale * torch.randn(*shape, generator=generator)
-
-        n_forget = self.n - self.r
-        third = values(n_forget) if batch.third is not None else None
-        return Contrast(
-            self.r, values(self.n), values(self.anchors, self.n), values(n_forget, n_forget), third, temperature=0.25
-        )
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD, ids=lambda m: f"{type(m).__name__}-{getattr(m, 'reading', '')}")

@@ -11,7 +11,7 @@ import pytest
 
 from muc import config, opening
 from muc.__main__ import main
-from muc.methods import METHODS, AlignmentCalibration, FineTune
+from muc.methods import AlignmentCalibration, FineTune
 from muc.reproduce import ablation, alpha_beta, clip_coco, uniformity
 from muc.reproduce.choices import Choice, given_method, read_choices
 from muc.reproduce.recipe import Options
@@ -228,10 +228,11 @@ def test_a_damaged_recipe_is_refused(entry: Any, tmp_path: Path) -> None:
 
 def test_the_real_pair_table_is_planned_for_the_shards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MUC_DATA", str(tmp_path))
-    options = Options(out=tmp_path, seeds=(0, 1, 2), search=4)
+    methods = clip_coco.ClipCoco.default_methods
+    options = Options(out=tmp_path, seeds=(0, 1, 2), search=4, methods=methods)
     first = clip_coco.clip_trials(options)[0]
     assert first.settings.data == config.Data(name=str(tmp_path / "coco64"), image_size=64)
     assert first.encoder.path.name == "coco64-clip-resnet18-35epochs-seed0"
     plan = clip_coco.RECIPES["clip-coco"].steps(options, tmp_path / "clip-coco")
-    assert len(plan) == 3 * (1 + len(METHODS) + 1)
+    assert len(plan) == 3 * (1 + len(methods) + 1)
     assert [s.name.split()[1] for s in plan if s.name.startswith("neggrad")] == ["×4", "×1", "×1"]

@@ -61,7 +61,7 @@ def compare(argv: Sequence[str]) -> None:
     from muc.methods import METHODS
     from muc.run_folder import RunFolder
 
-    methods = [check_name("method", name, METHODS) for name in flags.methods] or list(METHODS)
+    methods = [check_name("method", name, METHODS) for name in flags.methods]
     against = RunFolder(flags.against) if flags.against else None
     try:
         found = comparing.compare(

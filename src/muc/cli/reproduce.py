@@ -61,8 +61,8 @@ def reproduce(argv: Sequence[str]) -> None:
     from muc.reproduce.choices import read_choices
     from muc.reproduce.recipe import Options, carry_out, describe
 
-    methods = tuple(m for m in METHODS if not flags.methods or m in flags.methods or m == "retrain")
     recipe, out = find_recipe(name), flags.out / name
+    methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
     options = Options(
         out=flags.out,
         seeds=flags.seeds or recipe.seeds[: 1 if flags.smoke else None],

@@ -19,6 +19,8 @@ from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split
 from muc.runtime import Runtime
 from muc.storage import FORMAT_VERSION, read_json
 
+SEARCH_PROBE_EPOCHS = 20
+
 
 def evaluate_runs(
     evaluated: list[RunFolder],
@@ -93,8 +95,12 @@ def request_digest(split: Split) -> str:
 def judge(
     run: RunFolder, served: RunFolder, runtime: Runtime, held_out: Literal["test", "validation"] = "test"
 ) -> dict[str, Any]:
-    """All metrics of a run on the request that `served` serves; a search looks at validation instead of test images."""
-    images, split = opening.open_images(run), served.split()
+    """All metrics of a run on the request that `served` serves.
+
+    A search looks at validation instead of test images, with a shorter probe: its trials are compared with each other
+    and with a Retrain that is judged alike, and the probe takes nine tenths of an evaluation.
+    """
+    images, split, settings = opening.open_images(run), served.split(), opening.pretraining_of(run)
     original = opening.parent_of(served)
     assert original is not None, "a run that serves a request has a parent"
     model, before = opening.open_model(run, images), opening.open_model(original, images)
@@ -107,9 +113,11 @@ def judge(
             test_names=(),
             test_captions=[images.train_captions[i] for i in rows] if images.paired else (),
         )
+        probe = replace(settings.probe, epochs=min(settings.probe.epochs, SEARCH_PROBE_EPOCHS))
+        settings = replace(settings, probe=probe)
     if isinstance(model, CLIP) and isinstance(before, CLIP):
         return evaluate_pairs(model, before, images, split, runtime)
-    return evaluate(model, before, images, split, opening.pretraining_of(run), runtime, seed=split.seed)
+    return evaluate(model, before, images, split, settings, runtime, seed=split.seed)
 
 
 def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, Any]:

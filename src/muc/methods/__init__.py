@@ -1,6 +1,7 @@
 """The unlearning methods. A new one is a file beside these and a line here (docs/methods.md)."""
 
 from muc.methods.alignment_calibration import AlignmentCalibration
+from muc.methods.balanced_calibration import BalancedCalibration
 from muc.methods.finetune import FineTune
 from muc.methods.gradient_ascent import GradientAscent
 from muc.methods.l1_sparsity import L1Sparsity
@@ -15,11 +16,21 @@ METHODS: dict[str, type[Method]] = {
     "neggrad": NegGrad,
     "l1_sparsity": L1Sparsity,
     "alignment_calibration": AlignmentCalibration,
+    "balanced_calibration": BalancedCalibration,
 }
+PAPER_METHODS = tuple(name for name in METHODS if name != "balanced_calibration")
+
+
+def usual_methods(algorithm: str) -> tuple[str, ...]:
+    """What is tried unless something else is asked for: the paper's, and for pairs the one that was made for them."""
+    return tuple(METHODS) if algorithm == "clip" else PAPER_METHODS
+
 
 __all__ = [
     "METHODS",
+    "PAPER_METHODS",
     "AlignmentCalibration",
+    "BalancedCalibration",
     "FineTune",
     "GradientAscent",
     "L1Sparsity",
@@ -27,4 +38,5 @@ __all__ = [
     "NegGrad",
     "Range",
     "Retrain",
+    "usual_methods",
 ]

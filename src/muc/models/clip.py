@@ -60,9 +60,11 @@ class CLIP(ContrastiveModel):
     def contrast(self, batch: Batch) -> Contrast:
         """A third view is a caption too: with swapped captions (AC's compat reading), the row's own one."""
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
+        with self.beside():
+            tokens = batch.second if batch.third is None else torch.cat([batch.second, batch.third])
+            texts = normalize(spread(self.projected_texts, tokens).float(), dim=-1)
         images = normalize(spread(self.projected, batch.first).float(), dim=-1)
-        tokens = batch.second if batch.third is None else torch.cat([batch.second, batch.third])
-        texts = normalize(spread(self.projected_texts, tokens).float(), dim=-1)
+        self.join()
         texts, third = texts[:n], texts[n:]
         return Contrast(
             n_retain=r,

@@ -1,6 +1,8 @@
 """The contract every contrastive model keeps, so that no unlearning method knows which one it works on."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -8,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from muc import objectives
+from muc.models.lane import Lane
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,14 @@ class Contrast:
 class ContrastiveModel(nn.Module, ABC):
     """A backbone (what is published and evaluated) with whatever its contrastive training needs around it."""
 
+    fast = False  # set by the runtime on GPUs
     backbone: nn.Module
     views_trained: int = 2
     """How many views of a row a step differentiates; one that is only embedded costs a third."""
     views_embedded: int = 0
     reads_text: bool = False
     """Whether a batch's second views are texts (as tokens) instead of images."""
+    _lane: Lane | None = None
 
     def features(self, images: Tensor) -> Tensor:
         """(n, c, h, w) normalised images -> (n, d) backbone features."""
@@ -68,6 +73,20 @@ class ContrastiveModel(nn.Module, ABC):
     @abstractmethod
     def contrast(self, batch: Batch) -> Contrast:
         """Compare the batch's views."""
+
+    @contextmanager
+    def beside(self) -> Generator[None]:
+        """For second views with an encoder of their own: on a GPU it works beside the first views' one until `join`."""
+        if not (self.fast and next(self.parameters()).is_cuda):
+            yield
+            return
+        self._lane = self._lane or Lane()
+        with self._lane.beside():
+            yield
+
+    def join(self) -> None:
+        if self._lane is not None:
+            self._lane.join()
 
     def compile_backbones(self) -> None:
         """Compile what does most of the work; names and weights stay as they are."""

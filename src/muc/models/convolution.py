@@ -11,18 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-
-class Lane:
-    """A stream beside the main one. What it reads is kept until the main stream has waited for it."""
-
-    def __init__(self) -> None:
-        self.stream = torch.cuda.Stream()
-        self.kept: tuple[Tensor, ...] = ()
-
-    def join(self) -> None:
-        if self.kept:
-            torch.cuda.current_stream().wait_stream(self.stream)
-        self.kept = ()
+from muc.models.lane import Lane
 
 
 class Convolution(nn.Conv2d):
@@ -81,17 +70,14 @@ class _Convolve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, weight), (dy,) = ctx.saved_tensors, gradients
-        lane, main = ctx.lane, torch.cuda.current_stream()
 
         def gradient(of: Sequence[bool]) -> Any:
             return torch.ops.aten.convolution_backward(
                 dy, x, weight, None, ctx.stride, ctx.padding, (1, 1), False, (0, 0), 1, of
             )
 
-        lane.join()
+        ctx.lane.join()
         dx = gradient((True, False, False))[0]
-        lane.stream.wait_stream(main)
-        with torch.cuda.stream(lane.stream):
+        with ctx.lane.beside(x, dy):
             dweight = gradient((False, True, False))[1]
-        lane.kept = (x, dy)
         return dx, dweight, None, None, None

@@ -1,6 +1,5 @@
 """MoCo: a slowly moving key encoder and a queue of past keys as negatives."""
 
-from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from math import gcd
 
@@ -16,7 +15,6 @@ from muc.processes import spread
 class MoCo(ContrastiveModel):
     """`backbone` is any module from images to (n, feature_dim) features; its weights are the query encoder's."""
 
-    fast = False  # set by the runtime on GPUs
     views_trained, views_embedded = 1, 1
 
     queue: Tensor
@@ -47,20 +45,10 @@ class MoCo(ContrastiveModel):
         self.register_buffer("queue_log_weight", torch.zeros(queue_size))
         self.register_buffer("queue_position", torch.zeros((), dtype=torch.long))
         self._pending: tuple[Tensor, Tensor] | None = None
-        self._lane: torch.cuda.Stream | None = None
         self._orders: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
 
     def projected(self, images: Tensor) -> Tensor:
         return self.projector(self.backbone(images))
-
-    def _beside(self) -> AbstractContextManager:
-        """On a GPU keys are made on a stream of their own, beside the queries: one waits for memory while the other
-        computes."""
-        if not (self.fast and self.queue.is_cuda):
-            return nullcontext()
-        self._lane = self._lane or torch.cuda.Stream()
-        self._lane.wait_stream(torch.cuda.current_stream())
-        return torch.cuda.stream(self._lane)
 
     def _queries(self, images: Tensor) -> Tensor:
         """Queries, with rows dealt out to the batch-norm groups: retain and forget rows, which come in order, mix."""
@@ -84,11 +72,10 @@ class MoCo(ContrastiveModel):
 
     def contrast(self, batch: Batch) -> Contrast:
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
-        with self._beside():
+        with self.beside():
             keys = self._keys(batch.second if batch.third is None else torch.cat([batch.second, batch.third]))
         query = self._queries(batch.first)
-        if self._lane is not None:
-            torch.cuda.current_stream().wait_stream(self._lane)
+        self.join()
         second, third = keys[:n], keys[n:]
         self._pending = (second, batch.log_weight)
         return Contrast(

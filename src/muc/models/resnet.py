@@ -7,7 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from muc.models.convolution import Convolution, Lane, prepare, release
+from muc.models.convolution import Convolution, prepare, release
+from muc.models.lane import Lane
 from muc.models.norm import BatchNorm
 
 DEPTHS = {

@@ -15,7 +15,8 @@ from muc.storage import check_version
 Record = dict[str, Any]
 
 REFERENCES = ("pretrain", "retrain")
-ORDER = (*REFERENCES, "finetune", "gradient_ascent", "neggrad", "l1_sparsity", "alignment_calibration")
+CALIBRATIONS = ("alignment_calibration", "balanced_calibration")
+ORDER = (*REFERENCES, "finetune", "gradient_ascent", "neggrad", "l1_sparsity", *CALIBRATIONS)
 REQUIRED = ("run", "method", "seed", "metrics", "data", "algorithm", "architecture", "epochs", "forget_fraction")
 
 

@@ -10,6 +10,7 @@ METHODS = {
     "neggrad": "NegGrad",
     "l1_sparsity": "ℓ1-sparsity",
     "alignment_calibration": "Alignment Calibration",
+    "balanced_calibration": "Balanced Calibration",
 }
 DATA = {
     "cifar10": "CIFAR-10",

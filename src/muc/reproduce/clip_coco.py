@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from muc import config
 from muc.data.sources import data_root
+from muc.methods import usual_methods
 from muc.report.cells import Table
 from muc.report.charts import alignment_histograms, gap_chart
 from muc.report.group import Comparison, Record, compare
@@ -52,7 +53,8 @@ class ClipCoco(Recipe):
     """All methods, with small searches on the first seed's validation pairs."""
 
     seeds: ClassVar[tuple[int, ...]] = (0, 1, 2)
-    search: ClassVar[int] = 4
+    search: ClassVar[int] = 6
+    default_methods: ClassVar[tuple[str, ...]] = usual_methods("clip")
 
     def steps(self, options: Options, out: Path) -> list[Step]:
         first, *others = clip_trials(options)

@@ -32,6 +32,7 @@ class ClipHeatmaps(FromModels):
 
     what: ClassVar = "image-text matrices"
     search: ClassVar[int] = ClipCoco.search
+    default_methods: ClassVar[tuple[str, ...]] = ClipCoco.default_methods
 
     def trials(self, options: Options) -> dict[str, list[Trial]]:
         return {"clip": clip_trials(options)}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from muc import config
 from muc.errors import UserError
-from muc.methods import METHODS
+from muc.methods import PAPER_METHODS
 from muc.progress import clock
 from muc.report.cells import Table
 from muc.reproduce.choices import Choice
@@ -25,7 +25,7 @@ class Options:
     seeds: tuple[int, ...] = (0,)
     epochs: int | None = None
     """Of pretraining and Retrain, instead of the paper's 800."""
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = PAPER_METHODS
     """Retrain is always among them."""
     algorithms: tuple[str, ...] = ()
     """Only these; none: all that the paper has."""
@@ -60,6 +60,8 @@ class Recipe(ABC):
     seeds: ClassVar[tuple[int, ...]] = (0,)
     """Unless others are asked for."""
     search: ClassVar[int] = 1
+    """Likewise."""
+    default_methods: ClassVar[tuple[str, ...]] = PAPER_METHODS
     """Likewise."""
 
     title: str

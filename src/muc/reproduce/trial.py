@@ -19,11 +19,11 @@ from muc.reproduce.recipe import Options, Step
 from muc.run_folder import RECORD, RunFolder
 from muc.storage import read_json
 
-SECONDS_PER_EPOCH = {"simclr": 0.95, "moco": 0.66, "clip": 1.0}
-"""Of 45,000 images by a ResNet-18 on one H200 (results/engine/train_speed.json); clip's is a guess."""
+SECONDS_PER_EPOCH = {"simclr": 0.95, "moco": 0.66, "clip": 1.55}
+"""Of 45,000 images by a ResNet-18 on one H200 (results/engine/train_speed.json); clip's of 20,000 pairs of 64 px."""
 RELATIVE_COST = {"resnet18": 1.0, "resnet34": 1.74, "resnet50": 3.49, "resnet101": 5.6, "resnet152": 7.97}
 """Measured likewise (results/engine/time-memory.json)."""
-EVALUATION_SECONDS, START_SECONDS = 15.0, 10.0
+EVALUATION_SECONDS, JUDGING_SECONDS, START_SECONDS = 15.0, 5.0, 4.0
 
 
 def encoder_settings(
@@ -124,7 +124,7 @@ class Trial:
             searched = count == 1 or (self.folder / name / "search.json").exists()
             return searched and self.holds(name, own) and all(RunFolder(self.folder / label).done for label in labels)
 
-        judging = EVALUATION_SECONDS if count > 1 else 0.0
+        judging = JUDGING_SECONDS if count > 1 else 0.0
         seconds = count * (self.method_seconds(own) + judging)
         return Step(f"{name} ×{count} for {self.folder.name}", seconds, done, work)
 

@@ -1,0 +1,33 @@
+"""A second stream on the GPU, for work that need not wait for what the main one is doing."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+class Lane:
+    """A stream beside the main one: one waits for memory while the other computes.
+
+    Gradients run where their values were made, so that a backward pass has the lane, too.
+    """
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.kept: tuple[Tensor, ...] = ()
+        self.forked = False
+
+    @contextmanager
+    def beside(self, *read: Tensor) -> Generator[None]:
+        """Work here from where the main stream is now. What is `read` is kept until the main stream has waited."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            yield
+        self.kept, self.forked = read, True
+
+    def join(self) -> None:
+        """The main stream waits for what was begun; where nothing was, a graph may not be recorded as if."""
+        if self.forked:
+            torch.cuda.current_stream().wait_stream(self.stream)
+        self.kept, self.forked = (), False
