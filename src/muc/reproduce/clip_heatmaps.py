@@ -1,6 +1,6 @@
 """Figure 7: what each method did to the similarities between the images and captions of 6 pairs to forget."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,11 +40,14 @@ class ClipHeatmaps(FromModels):
     def measure(self, opened: Opened) -> dict[str, Any]:
         rows = opened.some_unlearn()[:SHOWN]
         pixels, captions = select(opened.images.train, rows), [opened.images.train_captions[i] for i in rows]
+        # Keys, not captions: results are published, and captions may belong to somebody.
+        keys = [str(opened.images.train_names[i]) for i in rows]
         before, looks = opened.model("pretrain"), {}
         for label in opened.runs:
             after = opened.model(label)
             if label != "pretrain" and isinstance(before, CLIP) and isinstance(after, CLIP):
-                looks[label] = look_at_pairs(before, after, pixels, captions, opened.runtime).to_json()
+                look = look_at_pairs(before, after, pixels, captions, opened.runtime)
+                looks[label] = replace(look, names=keys).to_json()
         return {"training_images": rows.tolist(), "looks": looks}
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:

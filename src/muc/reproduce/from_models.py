@@ -146,6 +146,6 @@ def environments(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]
 
 
 def name_of(trial: Trial) -> str:
-    model, data = trial.settings.model, trial.settings.data.name
+    model, data = trial.settings.model, Path(trial.settings.data.name).name
     epochs = trial.settings.optimisation.epochs
     return setting_name(Setting(data, model.algorithm, model.architecture, epochs, trial.fraction))
