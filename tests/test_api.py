@@ -77,6 +77,12 @@ def test_functions_stay_functions_whatever_was_imported() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})
 
 
+def test_every_method_is_public() -> None:
+    for kind in muc.METHODS.values():
+        assert getattr(muc, kind.__name__) is kind
+        assert kind.__name__ in muc.__all__
+
+
 def test_import_muc_is_light() -> None:
     code = "import sys, muc; assert not {'torch', 'numpy', 'tyro'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})

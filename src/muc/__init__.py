@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from muc.methods import (
         METHODS,
         AlignmentCalibration,
+        BalancedCalibration,
         FineTune,
         GradientAscent,
         L1Sparsity,
@@ -40,6 +41,7 @@ _HOMES = {
     "muc.methods": (
         "METHODS",
         "AlignmentCalibration",
+        "BalancedCalibration",
         "FineTune",
         "GradientAscent",
         "L1Sparsity",
@@ -54,6 +56,7 @@ __all__ = [
     "CLIP",
     "METHODS",
     "AlignmentCalibration",
+    "BalancedCalibration",
     "ByteTransformer",
     "ContrastiveModel",
     "FineTune",
