@@ -131,6 +131,7 @@ def test_malformed_flags_end_with_code_2(argv: list[str], capsys: pytest.Capture
         (["unlearn", "runs/orignal", "--forget-fraction", "0.1"], "there is no run at runs/orignal"),
         (["resume", "runs"], "is runs a run folder?"),
         (["resume", "runs/original"], "is finished; there is nothing to resume"),
+        (["report", "runs/original/config.json"], "config.json is a file, not a run; give run folders"),
         (["runs", "nowhere"], "there is no folder 'nowhere'"),
         (["evaluate"], "no run was given"),
         (["evaluate", "runs/original"], "none of the runs serves a request"),
@@ -145,6 +146,7 @@ def test_malformed_flags_end_with_code_2(argv: list[str], capsys: pytest.Capture
         (["unlearn", "runs/original", "--forget-fraction", "0.1", "--epochs", "0"], "epochs is 0"),
         (["unlearn", "runs/original", "--forget-fraction", "0.1", "--learning-rate", "inf"], "learning-rate is inf"),
         (["unlearn", "runs/original", "--forget-fraction", "0.1", "--beta", "-1"], "beta is -1"),
+        (["unlearn", "runs/original", "--reading", "compat", "--gamma", "2"], "gamma is 2.0; the compat reading knows"),
         (["unlearn", "runs/original", "--method", "l1_sparsity", "--l1", "nan"], "l1 is nan"),
         (["unlearn", "runs/original", "--forget-fraction", "0.1", "--out", "runs/original"], "is or holds the run"),
         (["unlearn", "runs/original", "--forget-fraction", "0.1", "--out", "runs", "--force"], "is or holds the run"),
@@ -226,12 +228,28 @@ def test_a_comparison_that_cannot_end_well_does_not_begin(complaint: Callable[..
     ask = ["compare", "runs/original", "--out", "new", "--forget-fraction"]
     assert "nothing to compare" in complaint(*ask, "0.2", "--methods", "retrain")
     assert "does not serve this request" in complaint(*ask, "0.5", "--against", "runs/original-finetune")
+    assert "is a run of finetune, not of retrain" in complaint(*ask, "0.2", "--against", "runs/original-finetune")
+    assert "there is no run at nowhere" in complaint(*ask, "0.2", "--against", "nowhere")
+    assert "search is -4" in complaint(*ask, "0.2", "--search", "-4")
 
 
 def test_runs_of_different_requests_are_not_compared(complaint: Callable[..., str], copied: Path) -> None:
     request = ["--forget-fraction", "0.5", "--method", "finetune", "--epochs", "1", "--threads", "1", "--out", "other"]
     assert main(["unlearn", "runs/original", *request]) == 0
     assert "do not serve the same request" in complaint("evaluate", "other", "--against", "runs/original-finetune")
+
+
+def test_gaps_are_to_a_retrain_of_the_same_original(complaint: Callable[..., str], copied: Path) -> None:
+    assert main(["pretrain", *TINY, "--learning-rate", "0.01", "--out", "other"]) == 0
+    request = ["--forget-fraction", "0.2"]
+    assert main(["unlearn", "other", "--method", "retrain", *request, "--threads", "1"]) == 0
+    mine, theirs = "runs/original-finetune", "other-retrain"
+    assert "unlearned from different models" in complaint("evaluate", mine, "--against", theirs)
+    assert "unlearned from different models" in complaint("evaluate", mine, theirs)
+    assert "was not made from runs/original" in complaint(
+        "compare", "runs/original", *request, "--against", theirs, "--out", "new"
+    )
+    assert "is a run of finetune, not of retrain" in complaint("evaluate", mine, "--against", mine)
 
 
 # --- data ---

@@ -12,7 +12,7 @@ from muc import config, opening, runs
 from muc.data import apply_request
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
-from muc.evaluation.records import evaluate_runs, judge, request_digest
+from muc.evaluation.records import check_retrain, evaluate_runs, judge, original_digest, request_digest
 from muc.methods import Method, Retrain, usual_methods
 from muc.methods.recipes import TIED, default_method, search_ranges
 from muc.run_folder import RunFolder
@@ -85,6 +85,7 @@ def check_before(
     """Refuse what cannot end well before anything is trained."""
     if not set(methods) - {"retrain"}:
         raise UserError("there is nothing to compare; give at least one method besides retrain")
+    config.in_range("search", search, 0, 1000)
     if search > 1 and not len(original.split().validation):
         raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
     wanted = apply_request(original.split(), request, opening.open_images(original))
@@ -92,6 +93,9 @@ def check_before(
         against.result()  # refuses an unfinished one
         if sorted(against.split().unlearn) != sorted(wanted.unlearn):
             raise UserError(f"{against} does not serve this request; give a Retrain run of the same images")
+        check_retrain(against)
+        if original_digest(against) != original.result()["model_sha256"]:
+            raise UserError(f"{against} was not made from {original}; give a Retrain run of it")
 
 
 def serve(

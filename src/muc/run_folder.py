@@ -125,6 +125,8 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def config(self) -> dict[str, Any]:
+        if self.path.is_file():
+            raise UserError(f"{self} is a file, not a run; give run folders only (all of a folder's: FOLDER/*/)")
         if not self.path.is_dir():
             raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
         path = self.path / "config.json"
@@ -143,6 +145,7 @@ class RunFolder:
 
     def result(self) -> dict[str, Any]:
         if not self.done:
+            self.config()  # says what is wrong where there is no run at all
             raise UserError(f"the run {self} is not finished; continue it with: muc resume {self}")
         return read_object(self.path / "result.json", "model_sha256", "seconds", "peak_memory_bytes")
 

@@ -38,6 +38,8 @@ def evaluate_runs(
     served = find_served(order)
     for run in order:
         check_comparable(run, served)
+    if against:
+        check_retrain(against)
     resolved = Runtime(runtime)
     records: list[dict[str, Any]] = []
     with meter("evaluate", len(order), "runs") as progress:
@@ -72,12 +74,27 @@ def is_original(run: RunFolder, served: RunFolder) -> bool:
 
 
 def check_comparable(run: RunFolder, served: RunFolder) -> None:
-    """Gaps mean something only between models of the same data that were asked to forget the same images."""
+    """Gaps mean something only between models of one original that were asked to forget the same images."""
     run.result()
     if run.config()["data_sha256"] != served.config()["data_sha256"]:
         raise UserError(f"{run} and {served} were made with different data; evaluate runs of one data set together")
-    if not is_original(run, served) and sorted(run.split().unlearn) != sorted(served.split().unlearn):
+    if is_original(run, served):
+        return
+    if sorted(run.split().unlearn) != sorted(served.split().unlearn):
         raise UserError(f"{run} and {served} do not serve the same request; evaluate runs of one request together")
+    if original_digest(run) != original_digest(served):
+        raise UserError(f"{run} and {served} were unlearned from different models; evaluate runs of one original")
+
+
+def original_digest(run: RunFolder) -> str:
+    """Of the weights that an unlearned run began with."""
+    return run.config()["parent"]["model_sha256"]
+
+
+def check_retrain(run: RunFolder) -> None:
+    """What gaps are called, and what is ranked by them, holds for gaps to Retrain alone."""
+    if (name := run.config()["method"]["name"]) != "retrain":
+        raise UserError(f"{run} is a run of {name}, not of retrain; give a Retrain run of the same request")
 
 
 def kept_record(run: RunFolder, served: RunFolder) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from muc.config import in_range
+from muc.errors import UserError
 from muc.methods.method import Method, Range
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class AlignmentCalibration(Method):
             in_range(name, getattr(self, name) or 0, 0, 1e6)
         if self.reading == "compat":
             for name in ("alpha", "gamma"):  # the released code ties both to the swapped InfoNCE
-                in_range(f"{name} (fixed by the compat reading)", getattr(self, name), 1, 1)
+                if (value := getattr(self, name)) != 1:
+                    raise UserError(f"{name} is {value}; the compat reading knows only 1, so leave it out")
 
     @property
     def third_view(self) -> bool:
