@@ -42,7 +42,10 @@ def apply_request(split: Split, request: Request, images: ImageSet) -> Split:
 
 def forget_indices(split: Split, forget: Sequence[int] | np.ndarray) -> Split:
     """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten."""
-    forget = np.asarray(forget, dtype=np.int64)
+    given = np.asarray(forget)
+    if len(given) and given.dtype.kind not in "iu":  # 1.5 would become 1, which nobody named
+        raise UserError(f"the request names {given[0]!r}; give whole numbers, indices of training images")
+    forget = given.astype(np.int64)
     if len(forget) < 2:
         raise UserError(
             f"the request names {len(forget)} trained images; at least 2 are needed, to compare them with each other"
