@@ -130,6 +130,17 @@ def test_a_single_record_makes_a_page(tmp_path: Path) -> None:
     assert page.alts == []
 
 
+def test_settings_that_were_left_open_are_not_shown(tmp_path: Path) -> None:
+    made = [
+        record("retrain", method_settings={"name": "retrain", "epochs": None, "learning_rate": None}),
+        record("finetune", method_settings={"name": "finetune", "epochs": 10, "beta": None}),
+    ]
+    text = Page(write_report(made, tmp_path).read_text()).text
+    assert "epochs = 10" in text
+    assert "beta =" not in text
+    assert "epochs = ," not in text
+
+
 def test_nothing_is_written_when_something_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no evaluation records"):
         write_report([], tmp_path / "a")

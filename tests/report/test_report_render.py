@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report_records import records
+from report_records import record, records
 
 from muc.report import render
 from muc.report.tables import Cell, Table, all_tables
@@ -98,6 +98,14 @@ def test_terminal_shows_every_value_at_any_width(width: int) -> None:
         for cell in row:
             assert cell.text in text
     assert "…" not in text
+
+
+@pytest.mark.parametrize("width", range(60, 100))
+def test_terminal_cuts_no_number_of_many_narrow_columns(width: int) -> None:
+    made = all_tables([record(method, data="glyphs") for method in ("retrain", "neggrad")])[0]
+    text = render.text(made, width)
+    assert "…" not in text
+    assert all(cell.text in text for row in made.rows for cell in row)
 
 
 def test_terminal_markup_stays_text() -> None:

@@ -178,10 +178,11 @@ def setting_facts(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def method_facts(entry: Entry) -> str:
-    """The method's settings; several values where they were tuned for each seed."""
+    """The method's settings, but not those left open; several values where they were tuned for each seed."""
     settings = [r.get("method_settings") or {} for r in entry.records]
     names = [name for name in dict.fromkeys(n for s in settings for n in s) if name != "name"]
-    return ", ".join(f"{n} = {_values((s.get(n) for s in settings), ' / ')}" for n in names)
+    facts = {name: _values((s.get(name) for s in settings), " / ") for name in names}
+    return ", ".join(f"{name} = {value}" for name, value in facts.items() if value)
 
 
 def environment_facts(records: list[Record]) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from muc.report.tables import Cell, Mark, Table
 
 PAPER_ROW = "paper"
 WIDE = 8  # LaTeX tables with more columns are shrunk to the width of the text
+BETWEEN = 3  # what the terminal puts between two columns
 
 _MARKDOWN_MARKS: dict[Mark, str] = {"best": "**", "second": "*", "": ""}
 _LATEX_MARKS: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\textit{%s}", "": "%s"}
@@ -176,8 +177,8 @@ def _parts(table: Table, width: int) -> list[RichTable]:
     ]
     chunks: list[list[int]] = [[]]
     for i in range(1, len(widths)):
-        used = widths[0] + sum(widths[j] + 2 for j in chunks[-1])
-        if chunks[-1] and used + widths[i] + 2 > width - 2:
+        used = widths[0] + sum(widths[j] + BETWEEN for j in chunks[-1])
+        if chunks[-1] and used + widths[i] + BETWEEN > width:
             chunks.append([])
         chunks[-1].append(i)
     return [_rich_table(table.columns, lines, [0, *chunk]) for chunk in chunks]
