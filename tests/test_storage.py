@@ -275,6 +275,8 @@ def test_a_file_where_the_folder_should_be_is_one_sentence(tmp_path: Path, out: 
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match="give another --out"):
         RunFolder(tmp_path / out).create({}, {}, SPLIT, force=True)
+    with pytest.raises(UserError, match="give another --out"):
+        write_json(tmp_path / out / "results.json", {})
     assert (tmp_path / "file").read_text() == "mine"
 
 

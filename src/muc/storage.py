@@ -23,7 +23,10 @@ PARTIAL = ".partial"
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
     """Write a file beside `path`, flush it to disk, and only then put it in its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{path.parent} is a file or inside one, not a folder; give another --out") from None
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as f:
