@@ -93,6 +93,11 @@ def test_the_list_names_every_recipe(capsys: pytest.CaptureFixture) -> None:
         ([], "no table or figure was named"),
         (["cifar10-10", "--methods", "magic"], "unknown method 'magic'"),
         (["cifar10-10", "--algorithms", "byol"], "unknown algorithm 'byol'"),
+        (["cifar10-10", "--algorithms", "clip", "--dry-run"], "unknown algorithm 'clip'"),
+        (["cifar10-10", "--search", "-3", "--dry-run"], "search is -3"),
+        (["clip-coco", "--search", "0", "--dry-run"], "search is 0"),
+        (["cifar10-10", "--epochs", "0", "--dry-run"], "epochs is 0"),
+        (["cifar10-10", "--seeds", "4", "0", "4", "--dry-run"], "--seeds 4 0 4 names a seed twice"),
     ],
 )
 def test_wrong_input_is_one_sentence(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture) -> None:

@@ -32,7 +32,7 @@ class Reproduce:
     """Only these of simclr and moco."""
     search: int | None = None
     """Settings tried for each method, drawn from the paper's ranges and judged on validation images (default: 1, which
-    is no search; for clip-coco 4). OUT/NAME/recipe.json records all that were tried."""
+    is no search; for clip-coco 6). OUT/NAME/recipe.json records all that were tried."""
     recipe: tuple[Path, ...] = ()
     """Take every method's settings from such files instead of searching."""
     dry_run: bool = False
@@ -47,20 +47,25 @@ def reproduce(argv: Sequence[str]) -> None:
     example = "muc reproduce cifar10-10 --algorithms moco --dry-run"
     flags = parse(Reproduce, argv, "reproduce", about, example)
     if flags.list or not flags.name:
-        print("\n".join(f"{name:20} {what}" for name, (_, what) in RECIPES.items()))
+        print("\n".join(f"{name:24} {what}" for name, (_, what) in RECIPES.items()))
         if not flags.list:
             raise UserError("no table or figure was named; give one of those above")
         return
     name = check_name("table or figure", flags.name, RECIPES)
-    for given, known in ((flags.methods, METHODS), (flags.algorithms, config.ALGORITHMS)):
-        for value in given:
-            check_name("method" if known is METHODS else "algorithm", value, known)
-    if flags.recipe and flags.search is not None:
-        raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     from muc.report.render import print_terminal
     from muc.reproduce.choices import read_choices
-    from muc.reproduce.recipe import Options, carry_out, describe
+    from muc.reproduce.recipe import UNIMODAL, Options, carry_out, describe
 
+    for given, kind, known in ((flags.methods, "method", METHODS), (flags.algorithms, "algorithm", UNIMODAL)):
+        for value in given:
+            check_name(kind, value, known)
+    if len(set(flags.seeds)) < len(flags.seeds):
+        raise UserError(f"--seeds {' '.join(map(str, flags.seeds))} names a seed twice; give each seed once")
+    for flag, number, most in (("epochs", flags.epochs, 1e6), ("search", flags.search, 1000)):
+        if number is not None:
+            config.in_range(flag, number, 1, most)
+    if flags.recipe and flags.search is not None:
+        raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     recipe, out = find_recipe(name), flags.out / name
     methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
     options = Options(
