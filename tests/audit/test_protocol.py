@@ -99,8 +99,12 @@ def test_images_that_cannot_be_audited_are_refused(tmp_path: Path, mine: list[Pa
     other = write_images(tmp_path / "other", 1, seed=9)
     with pytest.raises(UserError, match=r"two images are called 'picture-00.png'"):
         begin(tmp_path / "a", [*mine, *other])
-    with pytest.raises(UserError, match="the number of images to forget is 2; give at least 3"):
+    with pytest.raises(UserError, match="the number of images is 5; give a number from 6"):
         begin(tmp_path / "a", mine[:5])
+    with pytest.raises(UserError, match=f"forget is 100; give a number from 3 to {len(mine) - 3}"):
+        terms_for(len(mine), 100, 8, MILD)
+    with pytest.raises(UserError, match="inside a file"):
+        begin(mine[0] / "a", mine)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     with pytest.raises(UserError, match="not an empty folder"):

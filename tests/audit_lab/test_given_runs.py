@@ -1,7 +1,7 @@
 """Runs that are there already take part in the red team: the Retrain whose request is asked for, and another seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,11 +16,11 @@ from muc.audit_lab.given_runs import Retrained, open_retrained, open_swap
 from muc.audit_lab.model_owners import MODEL_OWNERS
 from muc.audit_lab.rounds import Round, rounds_of, set_up
 from muc.cli.audit_lab import redteam
-from muc.config import Request
+from muc.config import Request, recipe
 from muc.errors import UserError
 from muc.methods import FineTune, Method, Retrain
 from muc.run_folder import RunFolder
-from muc.runs import unlearn_run
+from muc.runs import pretrain_run, unlearn_run
 from muc.storage import read_json
 
 
@@ -174,6 +174,13 @@ def test_flags_that_make_no_sense_are_refused(made: Made) -> None:
     for flag in ("--retrained", "--swap"):
         with pytest.raises(UserError, match="belong to the encoder of --run"):
             redteam([flag, str(made.other)])
+
+
+def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
+    settings = recipe("glyph-pairs", "clip")
+    short = replace(settings, optimisation=replace(settings.optimisation, epochs=1, warmup_epochs=0))
+    with pytest.raises(UserError, match="is a model of image-text pairs"):
+        open_encoder(pretrain_run(short, tmp_path / "clip", RUNTIME))
 
 
 UNTRAINED = cast(

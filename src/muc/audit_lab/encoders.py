@@ -76,6 +76,8 @@ def check_same(run: RunFolder, settings: config.Pretraining) -> None:
 def open_encoder(run: RunFolder, runtime: config.Runtime = RUNTIME) -> Encoder:
     """A finished run, with its image set cut down to what it was trained on."""
     settings, rows = opening.pretraining_of(run), run.split().train
+    if settings.model.algorithm == "clip":
+        raise UserError(f"{run} is a model of image-text pairs; give an image encoder, of simclr or moco")
     images = opening.open_images(run)
     labels = images.train_labels[rows]
     trained = replace(images, train=select(images.train, rows), train_labels=labels, train_names=())

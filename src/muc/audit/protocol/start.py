@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+from muc.audit.contrasts import FEWEST
 from muc.audit.protocol.folder import (
     COMMITMENT,
     IMAGES,
@@ -19,7 +20,7 @@ from muc.audit.protocol.folder import (
 )
 from muc.audit.protocol.records import as_object, canonical, digest, read_bytes, write_bytes, write_new_secret
 from muc.audit.protocol.signing import new_key, public_hex, signed
-from muc.config import Views
+from muc.config import Views, in_range
 from muc.errors import UserError
 
 VIEWS = 8
@@ -28,7 +29,9 @@ VIEWS = 8
 
 def terms_for(n_images: int, n_forget: int | None, views: int, augmentation: Views) -> Terms:
     """Half to forget unless said otherwise; a decoy, a repeat and a near-duplicate for every other image."""
+    in_range("the number of images", n_images, 2 * FEWEST, 1e6)
     chosen = n_images // 2 if n_forget is None else n_forget
+    in_range("forget", chosen, FEWEST, n_images - FEWEST)
     extra = max(4, n_images // 2)
     return Terms(chosen, n_images - chosen, views, extra, extra, extra, augmentation)
 
@@ -60,7 +63,10 @@ def start(
         seed=draw.randbytes(32).hex(),
         salt=draw.randbytes(32).hex(),
     )
-    folder.key_file.parent.mkdir(parents=True, mode=0o700)
+    try:
+        folder.key_file.parent.mkdir(parents=True, mode=0o700)
+    except NotADirectoryError:
+        raise UserError(f"{out} is inside a file, not a folder; give another --out") from None
     key = new_key(folder.key_file)
     content = canonical(as_object(SECRET, secret))
     write_new_secret(folder.secret_file, content)
