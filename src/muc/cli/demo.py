@@ -27,7 +27,7 @@ class Demo:
 def demo(argv: Sequence[str]) -> None:
     about = (
         "The paper's story on real images in minutes of CPU: an encoder is trained, a request for deletion arrives, "
-        "six methods serve it, and one page shows which comes closest to retraining and what a data owner sees."
+        "several methods serve it, and one page shows which comes closest to retraining and what a data owner sees."
     )
     flags = parse(Demo, argv, "demo", about, "muc demo --out demo")
     if flags.clip and flags.algorithm not in (None, "clip"):

@@ -26,8 +26,8 @@ class DataFlags(config.Data):
     """Which images, and how they are split."""
 
     name: Annotated[str, tyro.conf.arg(name="data")] = "glyphs"
-    """glyphs, glyph-pairs (with captions), digits, cifar10, cifar100, svhn, an .npz file, or a folder of images (one
-    sub-folder a class)."""
+    """glyphs, glyph-pairs (with captions), digits, cifar10, cifar100, svhn, an .npz file, or a folder: of images (one
+    sub-folder a class), of tar shards, or with a captions.json."""
 
 
 @dataclass(frozen=True)

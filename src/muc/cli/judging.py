@@ -44,7 +44,8 @@ class Compare:
     out: Path = Path("comparison")
     """Folder for the candidate runs; a comparison that was cut off goes on there."""
     methods: tuple[str, ...] = ()
-    """Which methods to try (default: all, Retrain among them; leave it out where retraining costs too much)."""
+    """Which methods to try (default: the paper's, Retrain among them, and for clip balanced_calibration). Leave
+    retrain out where it costs too much."""
     against: Path | None = None
     """A Retrain run of this request that you already have."""
     search: int = 0

@@ -56,7 +56,7 @@ class AddKey:
     name: Named
     """Whom the key is for."""
     budget: int = 400
-    """How many images may be embedded, both models together (20 images and 40 controls take 240 with 2 views each)."""
+    """How many images may be embedded, both models together (`muc audit plan` says how many an audit takes)."""
 
 
 @dataclass(frozen=True)
