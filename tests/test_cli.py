@@ -252,6 +252,15 @@ def test_gaps_are_to_a_retrain_of_the_same_original(complaint: Callable[..., str
     assert "is a run of finetune, not of retrain" in complaint("evaluate", mine, "--against", mine)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[]", "holds no JSON object"), ('{"x": 1}', "format version"), ('{"format_version": 1}', "has no 'run'")],
+)
+def test_a_damaged_record_is_one_sentence(complaint: Callable[..., str], copied: Path, text: str, words: str) -> None:
+    (copied / "original-finetune" / "evaluation.json").write_text(text)
+    assert words in complaint("report", "runs/original-finetune", "--out", "new")
+
+
 # --- data ---
 
 

@@ -34,6 +34,7 @@ from muc.storage import (
 CONFIG_KEYS = ("kind", "pretraining", "seed", "data_sha256", "ancestry", "runtime")
 UNLEARN_KEYS = {"method": {"name"}, "parent": {"path", "model_sha256"}}
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
+RECORD_KEYS = ("run", "forget_images", "seed")  # what tells records apart; a report checks the rest
 
 
 @dataclass(frozen=True)
@@ -195,4 +196,4 @@ class RunFolder:
         paths = [path for name in (ORIGINAL_RECORD, RECORD) if (path := self.path / name).exists()]
         if not paths:
             raise UserError(f"{self} has not been evaluated; first: muc evaluate {self} --against RETRAIN_RUN")
-        return [read_json(path) for path in paths]
+        return [read_object(path, *RECORD_KEYS) for path in paths]

@@ -17,7 +17,7 @@ from muc.models import CLIP
 from muc.progress import meter
 from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split
 from muc.runtime import Runtime
-from muc.storage import FORMAT_VERSION, read_json
+from muc.storage import FORMAT_VERSION, read_object
 
 SEARCH_PROBE_EPOCHS = 20
 
@@ -100,7 +100,7 @@ def check_retrain(run: RunFolder) -> None:
 def kept_record(run: RunFolder, served: RunFolder) -> dict[str, Any] | None:
     """What was found out about this very model and request."""
     path = served.path / ORIGINAL_RECORD if is_original(run, served) else run.path / RECORD
-    record = read_json(path) if path.exists() else {}
+    record = read_object(path) if path.exists() else {}
     same = (run.result()["model_sha256"], request_digest(served.split()))
     return record if (record.get("model_sha256"), record.get("request_sha256")) == same else None
 
