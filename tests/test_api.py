@@ -4,7 +4,9 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,11 @@ import torch
 from torch import nn
 
 import muc
+from muc import api, config
+from muc.data import load_images
 from muc.data.images import ImageSet
+from muc.methods.recipes import default_method
+from muc.models import build_model
 
 README = Path(__file__).parents[1] / "README.md"
 SOURCE = Path(muc.__file__).parents[1]
@@ -104,3 +110,14 @@ def test_the_readmes_example_runs() -> None:
     names = {"train_set": pictures(24, side), "test_set": pictures(12, side, seed=1), "P": muc.Probe(epochs=1)}
     exec(compile(code, "README.md", "exec"), names)
     assert np.isfinite(names["found"]["FS"])  # type: ignore[index]
+
+
+def test_pairs_are_unlearned_with_the_defaults_for_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(api, "_train", lambda model, method, *_: seen.append(method))
+    images = load_images(config.Data(name="glyph-pairs", train_limit=20))
+    settings = config.recipe("glyph-pairs", "clip")
+    model = build_model(settings.model, images.channels, images.image_size)
+    api.unlearn(model, replace(images, name="own"), [0, 1])
+    assert seen == [default_method("alignment_calibration", "own", "clip")]
+    assert seen[0].learning_rate == 2e-4

@@ -250,6 +250,7 @@ def test_gaps_are_to_a_retrain_of_the_same_original(complaint: Callable[..., str
         "compare", "runs/original", *request, "--against", theirs, "--out", "new"
     )
     assert "is a run of finetune, not of retrain" in complaint("evaluate", mine, "--against", mine)
+    assert "is a run of pretrain, not of retrain" in complaint("evaluate", mine, "--against", "runs/original")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from muc.data import ImageSet, forget_indices, plan_batches
 from muc.errors import UserError
 from muc.evaluation import pairs, white_box
 from muc.evaluation.features import embed
-from muc.methods import AlignmentCalibration, Method, Retrain
+from muc.methods import Method, Retrain
+from muc.methods.recipes import default_method
 from muc.models import CLIP, ContrastiveModel
 from muc.progress import meter
 from muc.run_folder import Split
@@ -33,9 +34,14 @@ def pretrain(
 ) -> ContrastiveModel:
     """Train the model in place on all training images but `leave_out`, and return it."""
     split = _split(images, leave_out)
-    settings = config.recipe(algorithm="clip" if model.reads_text else "simclr")
+    settings = config.recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
     return _train(model, Retrain(), images, split, settings, seed, runtime)
+
+
+def algorithm_of(model: ContrastiveModel) -> str:
+    """Whose values are taken where none are given; SimCLR's and MoCo's are the same."""
+    return "clip" if model.reads_text else "simclr"
 
 
 def unlearn(
@@ -52,7 +58,7 @@ def unlearn(
     runtime: config.Runtime | None = None,
 ) -> ContrastiveModel:
     """A copy of the model that has forgotten the training images `forget` (indices); the original stays as it is."""
-    method = method or AlignmentCalibration()
+    method = method or default_method("alignment_calibration", images.name, algorithm_of(model))
     if method.epochs is None or method.learning_rate is None:
         raise UserError(
             f"{type(method).__name__} trains from scratch; call muc.pretrain(fresh_model, leave_out=forget)"
@@ -66,7 +72,7 @@ def unlearn(
         weight_decay=weight_decay,
         optimiser="adamw" if model.reads_text else "sgd",  # what the paper trains each with
     )
-    settings = config.recipe(algorithm="clip" if model.reads_text else "simclr")
+    settings = config.recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation, views=views or settings.views)
     return _train(deepcopy(model), method, images, _split(images, forget), settings, seed, runtime)
 

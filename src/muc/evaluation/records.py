@@ -93,7 +93,8 @@ def original_digest(run: RunFolder) -> str:
 
 def check_retrain(run: RunFolder) -> None:
     """What gaps are called, and what is ranked by them, holds for gaps to Retrain alone."""
-    if (name := run.config()["method"]["name"]) != "retrain":
+    values = run.config()
+    if (name := values["method"]["name"] if values["kind"] == "unlearn" else values["kind"]) != "retrain":
         raise UserError(f"{run} is a run of {name}, not of retrain; give a Retrain run of the same request")
 
 

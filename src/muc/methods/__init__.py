@@ -18,12 +18,12 @@ METHODS: dict[str, type[Method]] = {
     "alignment_calibration": AlignmentCalibration,
     "balanced_calibration": BalancedCalibration,
 }
-PAPER_METHODS = tuple(name for name in METHODS if name != "balanced_calibration")
+PAPER_METHODS = ("retrain", "finetune", "gradient_ascent", "neggrad", "l1_sparsity", "alignment_calibration")
 
 
 def usual_methods(algorithm: str) -> tuple[str, ...]:
     """What is tried unless something else is asked for: the paper's, and for pairs the one that was made for them."""
-    return tuple(METHODS) if algorithm == "clip" else PAPER_METHODS
+    return (*PAPER_METHODS, "balanced_calibration") if algorithm == "clip" else PAPER_METHODS
 
 
 __all__ = [
