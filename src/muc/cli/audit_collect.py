@@ -59,7 +59,7 @@ def collect(argv: Sequence[str]) -> None:
             except KeyboardInterrupt:
                 raise Interrupted("the same muc audit collect") from None
     left = [phase for phase in PHASES if not any(folder.answers.glob(f"{phase}-*.json"))]
-    say(f"next: muc audit collect {folder} --model {left[0]}" if left else f"next: muc audit verdict {folder}")
+    say(f"next: muc audit {f'collect {folder} --endpoint URL --model {left[0]}' if left else f'verdict {folder}'}")
 
 
 def endpoint_of(flags: Collect, open_connections: ExitStack) -> "Endpoint":

@@ -9,7 +9,7 @@ import tyro
 from tyro.conf import Positional
 
 from muc import config
-from muc.cli.flags import RequestFlags, Run, Runs, RuntimeFlags, existing, parse, print_json
+from muc.cli.flags import RequestFlags, Run, Runs, RuntimeFlags, existing, parse, print_json, say
 from muc.errors import Interrupted, check_name
 
 
@@ -76,6 +76,8 @@ def compare(argv: Sequence[str]) -> None:
     print_tables(found.records)
     for line in comparing.reasons(found):
         print(line)
+    judged = [record["run"] for record in found.records if record["method"] != "pretrain"]
+    say(f"as a page: muc report {' '.join(judged)}")
 
 
 @dataclass(frozen=True)
