@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muc.compare import spread_out
+from muc.search import spread_out
 
 
 @given(st.integers(1, 4), st.integers(0, 40), st.integers(0, 40), st.integers(0, 99))

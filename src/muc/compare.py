@@ -1,8 +1,7 @@
 """What a model owner does on receiving a request: try the methods, judge them by evidence, name the run to publish."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import exp, log
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,14 @@ import numpy as np
 from muc import config, opening, runs
 from muc.data import apply_request
 from muc.errors import UserError
-from muc.evaluation.gaps import METRICS, compared, gaps, gaps_to_held_out
-from muc.evaluation.records import check_retrain, evaluate_runs, judge, original_digest, request_digest
+from muc.evaluation.gaps import METRICS, compared, gaps_to_held_out
+from muc.evaluation.records import check_retrain, evaluate_runs
 from muc.methods import Method, Retrain, usual_methods
-from muc.methods.recipes import TIED, default_method, search_ranges
+from muc.methods.recipes import default_method
 from muc.run_folder import RunFolder
-from muc.runtime import Runtime, derive_seed
+from muc.search import draw_trials, labelled, pick
 from muc.storage import write_json
 
-CRITERIA = ("AG", "AG_classifier")
-"""The gaps that a search keeps of every trial; the first decides."""
 LOST = {"lost_retain_accuracy": "RA", "lost_test_accuracy": "TA"}
 LOST_OF_PAIRS = {"lost_retain_similarity": "retain_similarity", "lost_test_similarity": "test_similarity"}
 
@@ -94,7 +91,7 @@ def check_before(
         if sorted(against.split().unlearn) != sorted(wanted.unlearn):
             raise UserError(f"{against} does not serve this request; give a Retrain run of the same images")
         check_retrain(against)
-        if original_digest(against) != original.result()["model_sha256"]:
+        if against.original_sha256() != original.result()["model_sha256"]:
             raise UserError(f"{against} was not made from {original}; give a Retrain run of it")
 
 
@@ -105,68 +102,11 @@ def serve(
     run = RunFolder(out)
     if not run.started:
         return runs.unlearn_run(original, method, request, out, runtime)
-    same = (
-        opening.method_of(run) == method and run.config()["parent"]["model_sha256"] == original.result()["model_sha256"]
-    )
+    same = opening.method_of(run) == method and run.original_sha256() == original.result()["model_sha256"]
     wanted = apply_request(original.split(), request, opening.open_images(original))
     if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
         raise UserError(f"{run} holds another run (other method, settings or request); give another --out")
     return run if run.done else runs.resume_run(run)
-
-
-def labelled(trials: list[Method], name: str) -> list[tuple[Method, str]]:
-    return [(trial, name if i == 0 else f"{name}-trial{i}") for i, trial in enumerate(trials)]
-
-
-def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]:
-    """Settings drawn from the paper's ranges; the same original and method always draw the same."""
-    seed = derive_seed("search", opening.method_name(method), original.result()["model_sha256"])
-    generator = np.random.default_rng(seed)
-    settings = opening.pretraining_of(original)
-    ranges = search_ranges(method, settings.data.name, settings.model.algorithm)
-    trials = []
-    for place in spread_out(count, generator.random(len(ranges))):
-        drawn = {}
-        for (name, (low, high, in_log)), u in zip(ranges.items(), place, strict=True):
-            value = exp(log(low) + u * (log(high) - log(low))) if in_log else low + u * (high - low)
-            drawn |= dict.fromkeys(name.split(TIED), value)
-        trials.append(replace(method, **drawn))
-    return trials
-
-
-def spread_out(count: int, start: np.ndarray) -> np.ndarray:
-    """(count, d) places in the unit cube from a random one on: few trials cover it better than independent draws do,
-    and more trials begin with the same ones (the additive recurrence of the golden ratio in d dimensions)."""
-    d, golden = len(start), 2.0
-    for _ in range(40):
-        golden = (1 + golden) ** (1 / (d + 1))
-    return (start + np.arange(1, count + 1)[:, None] * golden ** -np.arange(1.0, d + 1)) % 1
-
-
-def pick(
-    trials: list[RunFolder], against: RunFolder | None, original: RunFolder, runtime: config.Runtime | None
-) -> RunFolder:
-    """The trial with the smallest gap, judged on validation images: the test set stays untouched by the search."""
-    resolved = Runtime(runtime)
-    reference = _reference(against or original, trials[0], resolved)
-    found = [judge(run, trials[0], resolved, held_out="validation") for run in trials]
-    gap = [gaps(m, reference) if against else gaps_to_held_out(m, reference) for m in found]
-    kept = [{"run": str(r), **{k: g[k] for k in CRITERIA if k in g}} for r, g in zip(trials, gap, strict=True)]
-    write_json(trials[0].path / "search.json", kept)
-    return trials[int(np.argmin([g["AG"] for g in gap]))]
-
-
-_judged: dict[Any, dict[str, Any]] = {}
-
-
-def _reference(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, Any]:
-    """What trials are compared with, on validation images: the same for every method, so it is judged once."""
-    original = served.config()["parent"]["model_sha256"]
-    key = run.result()["model_sha256"], original, request_digest(served.split()), runtime.resolved_settings()
-    if key not in _judged:
-        _judged.clear()  # one request after another
-        _judged[key] = judge(run, served, runtime, held_out="validation")
-    return _judged[key]
 
 
 def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:

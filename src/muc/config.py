@@ -3,10 +3,9 @@
 Nothing here imports torch: the command line shows every default without paying for it.
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar
 
 from muc.errors import UserError, check_name
 
@@ -285,29 +284,3 @@ def in_range(name: str, value: float, low: float, high: float) -> None:
     """Raise unless low <= value <= high (which also catches NaN)."""
     if not low <= value <= high:
         raise UserError(f"{name} is {value}; give a number from {low:g} to {high:g}")
-
-
-def from_dict(kind: type[T], values: Any) -> T:
-    """Rebuild a (nested) settings dataclass from JSON; unknown and missing keys are errors, not guesses."""
-    if not isinstance(values, dict):
-        raise UserError(f"{kind.__name__} settings should be a JSON object, not {type(values).__name__}")
-    hints = get_type_hints(kind)
-    names = {f.name for f in fields(cast(Any, kind))}
-    if unknown := sorted(set(values) - names):
-        raise UserError(f"{kind.__name__} settings have no '{unknown[0]}'; was the run made by a newer muc?")
-    try:
-        return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
-    except TypeError as error:
-        raise UserError(f"{kind.__name__} settings are damaged ({error}); restore config.json") from None
-
-
-def _restore(hint: Any, value: Any) -> Any:
-    if is_dataclass(hint):
-        return from_dict(cast(type, hint), value)
-    if get_origin(hint) in (Union, UnionType):
-        return None if value is None else _restore(get_args(hint)[0], value)
-    if hint is Path:
-        return Path(value)
-    if hint is float and isinstance(value, int):
-        return float(value)
-    return tuple(value) if isinstance(value, list) else value

@@ -21,8 +21,7 @@ def describe(run: RunFolder) -> dict[str, Any]:
     try:
         values = run.config()
         model = values["pretraining"]["model"]
-        row["what"] = values["method"]["name"] if "method" in values else values["kind"]
-        row["what"] += f" {model['algorithm']} {model['architecture']} seed {values['seed']}"
+        row["what"] = f"{run.made_by()} {model['algorithm']} {model['architecture']} seed {values['seed']}"
         row["data"] = values["pretraining"]["data"]["name"]
         row["from"] = os.path.normpath(run.path / values["parent"]["path"]) if "parent" in values else ""
         row["when"] = run.env()["date"]

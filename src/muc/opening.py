@@ -13,6 +13,7 @@ from muc.errors import UserError, check_name
 from muc.evaluation.features import embed
 from muc.methods import METHODS, Method
 from muc.models import ContrastiveModel, build_model
+from muc.restoring import from_dict
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime, derive_seed
 
@@ -82,7 +83,7 @@ def parent_of(run: RunFolder) -> RunFolder | None:
 
 
 def pretraining_of(run: RunFolder) -> config.Pretraining:
-    return config.from_dict(config.Pretraining, run.config()["pretraining"])
+    return from_dict(config.Pretraining, run.config()["pretraining"])
 
 
 def method_of(run: RunFolder) -> Method | None:
@@ -90,7 +91,7 @@ def method_of(run: RunFolder) -> Method | None:
     if values is None:
         return None
     name = check_name("method", values["name"], METHODS)
-    return config.from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"})
+    return from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"})
 
 
 def method_name(method: Method) -> str:

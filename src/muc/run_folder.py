@@ -23,6 +23,7 @@ from muc.storage import (
     FORMAT_VERSION,
     PARTIAL,
     load_tensors,
+    make_folder,
     plain,
     read_json,
     read_object,
@@ -99,15 +100,13 @@ class RunFolder:
                 raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
             self._empty()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self.sweep()
             write_json(self.path / "split.json", split.to_json())
             write_json(self.path / "env.json", env)
             write_json(self.path / "config.json", {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
         except PermissionError:
             raise UserError(f"no permission to write {self}; give another --out") from None
-        except NotADirectoryError:
-            raise UserError(f"{self} is inside a file, not a folder; give another --out") from None
 
     def _only_begun(self) -> bool:
         """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""
@@ -143,6 +142,15 @@ class RunFolder:
     def split(self) -> Split:
         path = self.path / "split.json"
         return Split.from_json(read_object(path), path)
+
+    def made_by(self) -> str:
+        """The method's name; of what serves no request, its kind."""
+        values = self.config()
+        return values["method"]["name"] if values["kind"] == "unlearn" else values["kind"]
+
+    def original_sha256(self) -> str:
+        """Of the weights that an unlearned run began with."""
+        return self.config()["parent"]["model_sha256"]
 
     def result(self) -> dict[str, Any]:
         if not self.done:

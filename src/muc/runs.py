@@ -34,6 +34,7 @@ from muc.opening import (
     pretraining_of,
 )
 from muc.progress import meter
+from muc.restoring import from_dict
 from muc.run_folder import RunFolder, Split
 from muc.runtime import Runtime
 from muc.train import Training
@@ -144,7 +145,7 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
     values = run.config()
     settings = pretraining_of(run)
-    runtime = Runtime(config.from_dict(config.Runtime, values["runtime"]))
+    runtime = Runtime(from_dict(config.Runtime, values["runtime"]))
     images = images or open_images(run)
     split = run.split()
     method = method_of(run) or Retrain()

@@ -20,13 +20,19 @@ FORMAT_VERSION = 1
 PARTIAL = ".partial"
 
 
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """With all folders above it; one that is there is left as it is."""
+    try:
+        path.mkdir(mode, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        what = "a file" if path.exists() else "inside a file"
+        raise UserError(f"{path} is {what}, not a folder; give another --out") from None
+
+
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
     """Write a file beside `path`, flush it to disk, and only then put it in its place."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{path.parent} is a file or inside one, not a folder; give another --out") from None
+    make_folder(path.parent)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as f:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muc import compare, config, opening
+from muc import config, opening, search
 from muc.__main__ import main
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS
@@ -188,11 +188,11 @@ def test_a_search_judges_retrain_once_for_all_methods(own: Path, monkeypatch: py
         judged.append(run.path.name)
         return dict.fromkeys(METRICS, float(len(judged)))
 
-    monkeypatch.setattr(compare, "judge", judge)
-    monkeypatch.setattr(compare, "_judged", {})
+    monkeypatch.setattr(search, "judge", judge)
+    monkeypatch.setattr(search, "_judged", {})
     for name in ("finetune", "alignment_calibration"):
         trials = [RunFolder(first.folder / label) for label in (name, f"{name}-trial1")]
-        compare.pick(trials, first.retrain, first.encoder, CPU)
+        search.pick(trials, first.retrain, first.encoder, CPU)
     assert judged.count("retrain") == 1
     assert len(judged) == 5
     kept = json.loads((first.folder / "alignment_calibration" / "search.json").read_text())
@@ -200,5 +200,5 @@ def test_a_search_judges_retrain_once_for_all_methods(own: Path, monkeypatch: py
     (first.retrain.path / "result.json").write_text(
         json.dumps({**first.retrain.result(), "model_sha256": "another model"})
     )
-    compare.pick(trials, first.retrain, first.encoder, CPU)
+    search.pick(trials, first.retrain, first.encoder, CPU)
     assert judged.count("retrain") == 2

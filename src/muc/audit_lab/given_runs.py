@@ -23,13 +23,11 @@ class Retrained:
 
 def open_retrained(run: RunFolder, of: RunFolder, runtime: config.Runtime) -> Retrained:
     """A Retrain of the encoder `of`, whose request chance has drawn: no other can stand for owners' random splits."""
-    values = run.config()
-    method = values["method"]["name"] if values["kind"] == "unlearn" else values["kind"]
-    if method != "retrain":
+    if (method := run.made_by()) != "retrain":
         raise UserError(f"{run} is no Retrain but {method}; make one with: muc unlearn {of} --method retrain")
-    if values["parent"]["model_sha256"] != of.result()["model_sha256"]:
+    if run.original_sha256() != of.result()["model_sha256"]:
         raise UserError(f"{run} is a Retrain of another encoder than {of}; give one that was made from it")
-    if (values.get("request") or {}).get("forget_fraction") is None:
+    if (run.config().get("request") or {}).get("forget_fraction") is None:
         raise UserError(
             f"{run} forgot images that somebody chose, and an audit needs a random choice; "
             "give a Retrain made with --forget-fraction"
@@ -44,10 +42,9 @@ def open_swap(run: RunFolder, of: RunFolder, runtime: config.Runtime) -> Encoder
 
     Its seed may have drawn other images to train on: chance leaves out listed images and controls alike.
     """
-    values = run.config()
-    if values["kind"] != "pretrain":
-        raise UserError(f"{run} is no pretrained run but {values['kind']}; give one of another seed than {of}")
-    if values["data_sha256"] != of.config()["data_sha256"]:
+    if (kind := run.config()["kind"]) != "pretrain":
+        raise UserError(f"{run} is no pretrained run but {kind}; give one of another seed than {of}")
+    if run.config()["data_sha256"] != of.config()["data_sha256"]:
         raise UserError(f"{run} was trained on other data than {of}; give a run of the same data and another seed")
     if run.result()["model_sha256"] == of.result()["model_sha256"]:
         raise UserError(f"{run} is the encoder itself; give a run of the same data and another seed")

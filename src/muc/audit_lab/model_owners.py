@@ -19,7 +19,7 @@ from muc.methods import FineTune, Method
 from muc.methods.recipes import default_method
 from muc.models import ContrastiveModel
 from muc.runtime import derive_seed, resolve_device
-from muc.storage import load_tensors, save_tensors
+from muc.storage import load_tensors, make_folder, save_tensors
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def stored(path: Path, train: Callable[[], ContrastiveModel], made: str, encoder
             model = opening.fresh_model(encoder.settings, encoder.images, 0)
             model.load_state_dict(tensors)
             return model.eval()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)  # before what takes long
     model = train()
     save_tensors(path, model.state_dict(), about)
     return model

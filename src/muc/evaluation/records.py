@@ -82,19 +82,13 @@ def check_comparable(run: RunFolder, served: RunFolder) -> None:
         return
     if sorted(run.split().unlearn) != sorted(served.split().unlearn):
         raise UserError(f"{run} and {served} do not serve the same request; evaluate runs of one request together")
-    if original_digest(run) != original_digest(served):
+    if run.original_sha256() != served.original_sha256():
         raise UserError(f"{run} and {served} were unlearned from different models; evaluate runs of one original")
-
-
-def original_digest(run: RunFolder) -> str:
-    """Of the weights that an unlearned run began with."""
-    return run.config()["parent"]["model_sha256"]
 
 
 def check_retrain(run: RunFolder) -> None:
     """What gaps are called, and what is ranked by them, holds for gaps to Retrain alone."""
-    values = run.config()
-    if (name := values["method"]["name"] if values["kind"] == "unlearn" else values["kind"]) != "retrain":
+    if (name := run.made_by()) != "retrain":
         raise UserError(f"{run} is a run of {name}, not of retrain; give a Retrain run of the same request")
 
 

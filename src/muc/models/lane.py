@@ -27,7 +27,8 @@ class Lane:
         self.kept, self.forked = read, True
 
     def join(self) -> None:
-        """The main stream waits for what was begun; where nothing was, a graph may not be recorded as if."""
+        """The main stream waits for what was begun here. Where nothing was it may not: a graph that is being recorded
+        cannot wait for a stream outside of it."""
         if self.forked:
             torch.cuda.current_stream().wait_stream(self.stream)
         self.kept, self.forked = (), False

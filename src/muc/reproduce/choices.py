@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from muc import config, opening
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
+from muc.restoring import from_dict
 from muc.run_folder import RunFolder
 from muc.storage import FORMAT_VERSION, read_json, read_object, write_json
 
@@ -71,7 +72,7 @@ def read_choices(paths: Iterable[Path]) -> tuple[Choice, ...]:
                 where["forget_fraction"] = float(where["forget_fraction"])
             except (TypeError, KeyError, ValueError, AttributeError) as error:
                 raise UserError(f"{path} holds a choice that cannot be read ({error!r}); restore the file") from None
-            found.append(Choice(**where, method=config.from_dict(kind, method)))
+            found.append(Choice(**where, method=from_dict(kind, method)))
     return tuple(found)
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from muc import config, opening, runs
-from muc.compare import draw_trials, labelled, pick, serve
+from muc.compare import serve
 from muc.evaluation.records import evaluate_runs
 from muc.methods import Method
 from muc.methods.recipes import default_method
 from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
 from muc.run_folder import RECORD, RunFolder
+from muc.search import draw_trials, labelled, pick
 from muc.storage import read_json
 
 SECONDS_PER_EPOCH = {"simclr": 0.95, "moco": 0.66, "clip": 1.55}

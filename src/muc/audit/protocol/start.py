@@ -22,6 +22,7 @@ from muc.audit.protocol.records import as_object, canonical, digest, read_bytes,
 from muc.audit.protocol.signing import new_key, public_hex, signed
 from muc.config import Views, in_range
 from muc.errors import UserError
+from muc.storage import make_folder
 
 VIEWS = 8
 """Of each image, for each model."""
@@ -63,10 +64,7 @@ def start(
         seed=draw.randbytes(32).hex(),
         salt=draw.randbytes(32).hex(),
     )
-    try:
-        folder.key_file.parent.mkdir(parents=True, mode=0o700)
-    except NotADirectoryError:
-        raise UserError(f"{out} is inside a file, not a folder; give another --out") from None
+    make_folder(folder.key_file.parent, mode=0o700)
     key = new_key(folder.key_file)
     content = canonical(as_object(SECRET, secret))
     write_new_secret(folder.secret_file, content)

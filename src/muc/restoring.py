@@ -1,0 +1,36 @@
+"""Settings read back from JSON."""
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from muc.errors import UserError
+
+T = TypeVar("T")
+
+
+def from_dict(kind: type[T], values: Any) -> T:
+    """Rebuild a (nested) settings dataclass from JSON; unknown and missing keys are errors, not guesses."""
+    if not isinstance(values, dict):
+        raise UserError(f"{kind.__name__} settings should be a JSON object, not {type(values).__name__}")
+    hints = get_type_hints(kind)
+    names = {f.name for f in fields(cast(Any, kind))}
+    if unknown := sorted(set(values) - names):
+        raise UserError(f"{kind.__name__} settings have no '{unknown[0]}'; was the run made by a newer muc?")
+    try:
+        return kind(**{name: _restore(hints[name], value) for name, value in values.items()})
+    except TypeError as error:
+        raise UserError(f"{kind.__name__} settings are damaged ({error}); restore config.json") from None
+
+
+def _restore(hint: Any, value: Any) -> Any:
+    if is_dataclass(hint):
+        return from_dict(cast(type, hint), value)
+    if get_origin(hint) in (Union, UnionType):
+        return None if value is None else _restore(get_args(hint)[0], value)
+    if hint is Path:
+        return Path(value)
+    if hint is float and isinstance(value, int):
+        return float(value)
+    return tuple(value) if isinstance(value, list) else value
