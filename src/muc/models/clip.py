@@ -61,7 +61,8 @@ class CLIP(ContrastiveModel):
         """A third view is a caption too: with swapped captions (AC's compat reading), the row's own one."""
         n, r, tau = len(batch.first), batch.n_retain, self.temperature
         with self.beside():
-            tokens = batch.second if batch.third is None else torch.cat([batch.second, batch.third])
+            # A copy even of one: gradients read it here when the main stream may already use the batch's memory anew.
+            tokens = torch.cat([batch.second] if batch.third is None else [batch.second, batch.third])
             texts = normalize(spread(self.projected_texts, tokens).float(), dim=-1)
         images = normalize(spread(self.projected, batch.first).float(), dim=-1)
         self.join()

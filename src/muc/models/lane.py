@@ -10,7 +10,8 @@ from torch import Tensor
 class Lane:
     """A stream beside the main one: one waits for memory while the other computes.
 
-    Gradients run where their values were made, so that a backward pass has the lane, too.
+    Gradients run where their values were made, so that a backward pass has the lane, too. What they read must have been
+    made here: memory of the main stream's may be written anew before the lane has come to it.
     """
 
     def __init__(self) -> None:
