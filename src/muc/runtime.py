@@ -1,5 +1,6 @@
 """The only place for device, precision, seeds and threads."""
 
+import gc
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -87,13 +88,13 @@ class Runtime:
         """Whether torch.compile is to write the kernels."""
         return self.settings.compile == "on"
 
-    def repeated(self, step: Callable[[], None], generator: torch.Generator) -> Callable[[], None]:
-        """A function that does what `step` does, as fast as the device allows.
+    def repeater(self, generator: torch.Generator) -> Callable[[Callable[[], None]], None]:
+        """What does a step, always the same one, as fast as the device allows.
 
-        `step` must read and write the same tensors each time, in shapes that never change, and draw random numbers
+        The step must read and write the same tensors each time, in shapes that never change, and draw random numbers
         from `generator` alone. On a GPU its kernels are then recorded once and replayed without the host.
         """
-        return CapturedStep(step, generator) if self.fast else step
+        return Recorder(generator) if self.fast else _do
 
     def wait(self) -> None:
         """Until the device has done all it was asked to."""
@@ -119,31 +120,44 @@ class Runtime:
         return torch.cuda.get_device_name(self.device) if self.on_gpu else f"cpu ({torch.get_num_threads()} threads)"
 
 
-class CapturedStep:
-    """A step as a CUDA graph: run as it is a few times (which warms up the libraries), then recorded and replayed."""
+def _do(step: Callable[[], None]) -> None:
+    step()
+
+
+class Recorder:
+    """Does a step as it is a few times (which warms up the libraries), then records it as a CUDA graph and replays it.
+
+    It is handed the step anew each time instead of keeping it: a training that owns a recorder and is kept by it would
+    stay on the device, with all its memory, until Python looks for cycles.
+    """
 
     WARM_UP = 3
 
-    def __init__(self, step: Callable[[], None], generator: torch.Generator) -> None:
-        self.step, self.generator = step, generator
+    def __init__(self, generator: torch.Generator) -> None:
+        self.generator = generator
         self.stream = torch.cuda.Stream(generator.device)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.calls = 0
 
-    def __call__(self) -> None:
+    def __call__(self, step: Callable[[], None]) -> None:
         if self.calls == self.WARM_UP:
-            self.graph = torch.cuda.CUDAGraph()
-            self.graph.register_generator_state(self.generator)  # each replay draws on, like the step itself would
-            with torch.cuda.graph(self.graph):
-                self.step()
+            self.graph = self._record(step)
         self.calls += 1
         if self.graph is not None:
             self.graph.replay()
             return
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            self.step()
+            step()
         torch.cuda.current_stream().wait_stream(self.stream)
+
+    def _record(self, step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        gc.collect()  # an old graph that Python happens to collect during the recording would spoil it
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.generator)  # each replay draws on, like the step itself would
+        with torch.cuda.graph(graph):
+            step()
+        return graph
 
 
 def resolve_device(name: str) -> torch.device:

@@ -56,7 +56,7 @@ class Training:
         self.sums: dict[str, Tensor] = {}
         if runtime.compiles:
             self.model.compile_backbones()
-        self.advance = runtime.repeated(self._step, self.generator)
+        self._repeat = runtime.repeater(self.generator)
         self.epoch, self.step_of_epoch, self.seconds = 0, 0, 0.0
         self._rate: float | None = None  # what the learning rate was last set to
 
@@ -93,6 +93,9 @@ class Training:
         if rate != self._rate:
             self.learning_rate.fill_(rate)
             self._rate = rate
+
+    def advance(self) -> None:
+        self._repeat(self._step)
 
     def _step(self) -> None:
         """One optimiser step on what was loaded; always the same tensors and shapes, so that it can be recorded."""

@@ -128,22 +128,18 @@ def test_the_probe_needs_no_more_images_at_once_than_a_chunk(monkeypatch: pytest
 def test_the_probe_is_trained_by_one_repeated_step_whose_tensors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """What makes it a recorded step on a GPU: nothing is handed to it, and what it reads is never replaced."""
     images, labels = coloured_images(21)
-    recorded: list[Callable[[], None]] = []
+    done: set[Callable[[], None]] = set()
     seen: list[set[int]] = []
 
-    def repeated(step: Callable[[], None], _generator: torch.Generator) -> Callable[[], None]:
-        recorded.append(step)
+    def repeat(step: Callable[[], None]) -> None:
+        done.add(step)
+        cells = [cell.cell_contents for cell in step.__closure__ or ()]
+        seen.append({x.data_ptr() for x in cells if isinstance(x, Tensor)})
+        step()
 
-        def advance() -> None:
-            cells = [cell.cell_contents for cell in step.__closure__ or ()]
-            seen.append({x.data_ptr() for x in cells if isinstance(x, Tensor)})
-            step()
-
-        return advance
-
-    monkeypatch.setattr(RUNTIME, "repeated", repeated)
+    monkeypatch.setattr(RUNTIME, "repeater", lambda _generator: repeat)
     train_probe(Pixels(), images, labels, 3, Probe(epochs=4, batch_size=8), RUNTIME, seed=0)
-    assert len(recorded) == 1
+    assert len(done) == 1
     assert len(seen) == 4 * 2
     assert len(seen[0]) == 3  # features, rows, labels
     assert all(addresses == seen[0] for addresses in seen)

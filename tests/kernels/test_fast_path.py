@@ -1,5 +1,8 @@
 """The fast path trains as the plain one does: same losses, same gradients, for every model and method."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -98,6 +101,25 @@ def test_a_training_in_recorded_steps_ends_where_the_plain_one_does(algorithm: s
     for name, value in ended[0][1].items():
         moved = float((value.cpu() - start[name]).norm().detach())
         assert float((ended[1][1][name] - value).norm()) <= 0.05 * moved + 1e-5, name
+
+
+@pytest.mark.parametrize("algorithm", ["simclr", "moco", "clip"])
+def test_nothing_of_a_training_stays_behind(algorithm: str) -> None:
+    """A search trains dozens in one process. Python's search for cycles is switched off: it comes when it likes."""
+    gc.collect()
+    gc.disable()
+    try:
+        held = []
+        for _ in range(3):
+            begun = training(algorithm, METHODS["alignment_calibration"](), fast_runtime())
+            begun.run()
+            gone = weakref.ref(begun)
+            del begun
+            assert gone() is None
+            held.append(torch.cuda.memory_allocated() if ON_GPU else 0)
+        assert held[1] == held[2]
+    finally:
+        gc.enable()
 
 
 def test_the_kernels_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def train_probe(
         loss.backward()
         optimiser.step()
 
-    advance = runtime.repeated(step, generator)
+    repeat = runtime.repeater(generator)
     for epoch in range(settings.epochs):
         rate.fill_(settings.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / settings.epochs)))
         shifts = augment.draw_shifts(len(pixels), settings.crop_padding, settings.flip, generator)
@@ -47,7 +47,7 @@ def train_probe(
         order = torch.randperm(len(pixels), generator=generator, device=runtime.device)
         for drawn in order[: len(order) // len(rows) * len(rows)].view(-1, len(rows)):
             rows.copy_(drawn)
-            advance()
+            repeat(step)
     return probe
 
 
