@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from muc.audit.look import alignment_matrix
+from muc.audit.protocol.checks import NEARLY_SAME
 from muc.audit_lab import cheats
 from muc.audit_lab.asking import CHECKS, Questions, harder, largest_jump, put, questions, touched
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
@@ -136,6 +137,21 @@ def test_checks_catch_what_they_are_for_and_nobody_else(
 ) -> None:
     suspicious = put(asked, service()).suspicious
     assert {check for check in CHECKS if suspicious[check].any()} == caught
+
+
+def test_a_steep_network_is_no_border() -> None:
+    """Deep networks are steep in places: only a jump that the model before never made is held against the one after."""
+
+    def steep(images: np.ndarray, up: float = 0.15) -> np.ndarray:
+        vectors = old(images) / 12
+        vectors[:, 0] += 20 * np.tanh(up * (images.reshape(len(images), -1).mean(axis=1) - 127))
+        return vectors
+
+    asked = questions(steep, IMAGES, DECOYS, VIEWS, seed=5)
+    honest = put(asked, cheats.Plain(lambda images: steep(images, up=0.17)))
+    assert (asked.jumps_before > NEARLY_SAME).any()
+    assert not honest.suspicious["borders"].any()
+    assert put(asked, cheats.Push(steep, recognised(), -unit(steep(IMAGES))[0])).suspicious["borders"].any()
 
 
 def test_the_matrix_of_an_unchanged_model_has_no_gap_in_any_way_of_asking(asked: Questions) -> None:

@@ -19,6 +19,10 @@ from muc.config import Views
 
 VIEW_PAIRS = 8
 
+STEEPER = 3
+"""A border is a jump so many times as large as any the model before makes between the same pictures: deep networks are
+steep in places, and the same training data make them so before and after."""
+
 COARSE, HALVINGS = 16, 4
 """Steps of a first walk between two images, and halvings of the largest: 1/256 of the way is a grey level or less."""
 
@@ -62,6 +66,8 @@ class Questions:
     touched: np.ndarray
     strangers: np.ndarray
     """An image for each that nobody trained on or listed: decoys as they are."""
+    jumps_before: np.ndarray
+    """(n,) of the model before, on the way from each image to its stranger."""
     decoys: np.ndarray
     decoys_before: np.ndarray
 
@@ -77,7 +83,7 @@ def questions(
     ways = {"plain": np.stack([images, images])}
     for way, used, first in (("crops", views, 100), ("harder", harder(views), 200)):
         ways[way] = np.stack([some_crops(images, used, seed + first + i) for i in range(2 * VIEW_PAIRS)])
-    strange = some_crops(decoys, views, seed + 1)
+    strange, strangers = some_crops(decoys, views, seed + 1), np.resize(decoys, images.shape)
     return Questions(
         images=images,
         together=together,
@@ -85,7 +91,8 @@ def questions(
         before={way: matrices_of(before, pictures, together) for way, pictures in ways.items()},
         crops=some_crops(images, views, seed),
         touched=touched(images, np.random.default_rng(seed)),
-        strangers=np.resize(decoys, images.shape),
+        strangers=strangers,
+        jumps_before=largest_jump(before, images, strangers),
         decoys=strange,
         decoys_before=matrices_of(before, np.stack([strange, strange]), len(strange)),
     )
@@ -126,8 +133,10 @@ def second_key(asked: Questions, service: Service) -> np.ndarray:
 
 
 def borders(asked: Questions, service: Service) -> np.ndarray:
-    """Nowhere on the way to a stranger does the answer jump."""
-    return largest_jump(partial(_as_owner, service), asked.images, asked.strangers) > NEARLY_SAME
+    """Nowhere on the way to a stranger does the answer jump as it never did before, for any image of the audit."""
+    usual = asked.jumps_before.reshape(-1, asked.together).max(axis=1).repeat(asked.together)
+    jumps = largest_jump(partial(_as_owner, service), asked.images, asked.strangers)
+    return jumps > np.maximum(NEARLY_SAME, STEEPER * usual)
 
 
 Check = Callable[[Questions, Service], np.ndarray]

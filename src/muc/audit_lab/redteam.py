@@ -56,6 +56,8 @@ class Judgement:
     """Of one audit: whether each defence lets the model owner pass, and the verdict with all counter-measures on."""
 
     passed: dict[str, bool]
+    caught: dict[str, bool]
+    """By which check."""
     verdict: str
 
 
@@ -67,6 +69,8 @@ class Row:
     honest: bool
     n: int
     accepted: dict[str, Rate]
+    caught: dict[str, float]
+    """By check: of honest owners, those who are wronged."""
     verdicts: dict[str, float]
 
 
@@ -156,11 +160,11 @@ def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgem
     passed |= {check: passed["hold_back"] and not caught[check] for check in caught}
     passed["all"] = passed["hold_back"] and not any(caught.values())
     if any(caught.values()):
-        return Judgement(passed, REFUSED)
+        return Judgement(passed, caught, REFUSED)
     # Power matters only where no change was found, and takes most of the time.
     n_forget = int(owner.forget.sum())
     power = 0.0 if passed["hold_back"] else planted_power(part["crops"], n_forget, AC, ALPHA, POWER_REPETITIONS, seed)
-    return Judgement(passed, decide(evidence, power, AC).verdict)
+    return Judgement(passed, caught, decide(evidence, power, AC).verdict)
 
 
 def recognition_rates(desk: Desk, owners: Sequence[Owner]) -> tuple[float, float]:
@@ -175,6 +179,8 @@ def summarise(who: ModelOwner, n: int, found: list[list[Judgement]]) -> Row:
     """(encoders, audits) judgements -> rates."""
     used = [name for name in DEFENCES if name in found[0][0].passed]
     accepted = {name: rate_of(np.array([[j.passed[name] for j in part] for part in found])) for name in used}
-    verdicts = [j.verdict for part in found for j in part]
+    audits = [judgement for part in found for judgement in part]
+    caught = {check: sum(j.caught[check] for j in audits) / len(audits) for check in audits[0].caught}
     kinds = (CHANGED, "no change found", "inconclusive", REFUSED)
-    return Row(who.name, who.honest, n, accepted, {kind: verdicts.count(kind) / len(verdicts) for kind in kinds})
+    verdicts = {kind: sum(j.verdict == kind for j in audits) / len(audits) for kind in kinds}
+    return Row(who.name, who.honest, n, accepted, caught, verdicts)

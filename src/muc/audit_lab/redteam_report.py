@@ -20,39 +20,48 @@ def markdown(found: RedTeam) -> str:
     ]
     for n in sizes:
         rows = [row for row in found.rows if row.n == n]
-        parts += [accepted_table(rows, n), verdict_table(rows, n), through(rows, n)]
+        parts += [accepted_table(rows, n), caught_table(rows, n), verdict_table(rows, n), through(rows, n)]
     return "\n\n".join(parts) + "\n"
 
 
 def accepted_table(rows: list[Row], n: int) -> str:
     trials = rows[0].accepted["hold_back"].trials
-    lines = [
+    return table(
         f"Accepted as changed, in % of {trials} audits, N = M = {n}. The first three tests have no controls; those "
         "with + are the hold-back test on fresh crops with one check more.",
-        "",
-        "| model owner | " + " | ".join(DEFENCES[name] for name in rows[0].accepted) + " |",
-        "|---" * (len(rows[0].accepted) + 1) + "|",
-    ]
-    for row in rows:
-        cells = [f"{100 * rate.rate:.0f}" for rate in row.accepted.values()]
-        lines.append(f"| {name_of(row)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        [DEFENCES[name] for name in rows[0].accepted],
+        {name_of(row): [percent(rate.rate) for rate in row.accepted.values()] for row in rows},
+    )
+
+
+def caught_table(rows: list[Row], n: int) -> str:
+    return table(
+        f"Caught by each check, in % of the same audits, N = M = {n}; an honest model owner should be by none.",
+        [DEFENCES[name].removeprefix("+ ") for name in rows[0].caught],
+        {name_of(row): [percent(share) for share in row.caught.values()] for row in rows},
+    )
 
 
 def verdict_table(rows: list[Row], n: int) -> str:
-    kinds = list(rows[0].verdicts)
-    lines = [
+    return table(
         f"Verdicts with all counter-measures, in %, N = M = {n} (reference: Alignment Calibration), and the 95 % "
         "interval of 'changed as requested'.",
-        "",
-        "| model owner | " + " | ".join(kinds) + " | interval |",
-        "|---" * (len(kinds) + 2) + "|",
-    ]
-    for row in rows:
-        rate = row.accepted["all"]
-        shares = " | ".join(f"{100 * row.verdicts[kind]:.0f}" for kind in kinds)
-        lines.append(f"| {name_of(row)} | {shares} | {100 * rate.low:.0f} to {100 * rate.high:.0f} |")
-    return "\n".join(lines)
+        [*rows[0].verdicts, "interval"],
+        {
+            name_of(row): [*map(percent, row.verdicts.values()), f"{percent(rate.low)} to {percent(rate.high)}"]
+            for row in rows
+            for rate in [row.accepted["all"]]
+        },
+    )
+
+
+def table(caption: str, columns: list[str], rows: dict[str, list[str]]) -> str:
+    head = [f"| model owner | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    return "\n".join([caption, "", *head, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items())])
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}"
 
 
 def through(rows: list[Row], n: int) -> str:
@@ -60,7 +69,7 @@ def through(rows: list[Row], n: int) -> str:
     passed = [row for row in rows if not row.honest and row.accepted["all"].rate > THROUGH]
     if not passed:
         return f"**At N = M = {n} no cheat gets through all counter-measures.**"
-    names = "; ".join(f"{row.model_owner} ({100 * row.accepted['all'].rate:.0f} %)" for row in passed)
+    names = "; ".join(f"{row.model_owner} ({percent(row.accepted['all'].rate)} %)" for row in passed)
     return f"**At N = M = {n} these cheats get through all counter-measures:** {names}."
 
 
