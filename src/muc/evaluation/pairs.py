@@ -18,7 +18,7 @@ from muc.evaluation import membership
 from muc.evaluation.chunks import chunks
 from muc.evaluation.features import chunk_size
 from muc.evaluation.retrieval import prompts, retrieval, zero_shot
-from muc.evaluation.white_box import MEMBERS
+from muc.evaluation.white_box import MEMBERS, to_millionths
 from muc.models import CLIP
 from muc.run_folder import Split
 from muc.runtime import Runtime
@@ -93,7 +93,7 @@ def evaluate(model: CLIP, before: CLIP, images: ImageSet, split: Split, runtime:
         **pair_membership(cosine["retain"], cosine["unlearn"], cosine["test"]),
         **retrieval(test.images, test.texts, test.owner),
         **_zero_shot(model, test.images, images, runtime),
-        "per_sample": {"FS": forgetting.tolist(), "alignment": cosine["unlearn"].tolist()},
+        "per_sample": {"FS": to_millionths(forgetting), "alignment": to_millionths(cosine["unlearn"])},
     }
 
 

@@ -136,8 +136,7 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
     """What is known of one run. `served` names the request that it is judged on."""
     values, settings, split, result = run.config(), opening.pretraining_of(run), served.split(), run.result()
     metrics = judge(run, served, runtime)
-    # Rounded: thousands of values, each of one image, that are only drawn.
-    per_sample = {name: [round(one, 5) for one in each] for name, each in metrics.pop("per_sample").items()}
+    per_sample = metrics.pop("per_sample")
     peak = result["peak_memory_bytes"]
     metrics |= {"RTE_minutes": result["seconds"] / 60, "peak_memory_GB": None if peak is None else peak / 1e9}
     return {

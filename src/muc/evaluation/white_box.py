@@ -56,8 +56,13 @@ def evaluate(
         **membership.emia(scores["retain"], scores["test"], scores["unlearn"], scores["held_out"]),
         "unlearn_AUC": membership.auc(scores["unlearn"], scores["test"]),
         **_classifier_metrics(model, parts, images.classes, settings.probe, runtime, seed),
-        "per_sample": {"FS": forgetting.tolist(), "alignment": scores["unlearn"].tolist()},
+        "per_sample": {"FS": to_millionths(forgetting), "alignment": to_millionths(scores["unlearn"])},
     }
+
+
+def to_millionths(values: np.ndarray) -> list[float]:
+    """Values of thousands of single images are kept no more exactly than that."""
+    return values.astype(np.float64).round(6).tolist()
 
 
 def membership_scores(
