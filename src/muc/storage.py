@@ -82,17 +82,17 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"{path} is missing; is {path.parent} a run folder?") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not readable JSON ({error}); restore it or make the run again") from None
+        raise UserError(f"{path} is not readable JSON ({error}); restore it or make it again") from None
 
 
 def read_object(path: Path, *keys: str) -> dict[str, Any]:
     """A JSON object of a version that can be read, with at least these keys."""
     values = read_json(path)
     if not isinstance(values, dict):
-        raise UserError(f"{path} holds no JSON object; restore it or make the run again")
+        raise UserError(f"{path} holds no JSON object; restore it or make it again")
     check_version(values.get("format_version"), path)
     if missing := [key for key in keys if key not in values]:
-        raise UserError(f"{path} has no '{missing[0]}'; restore it or make the run again")
+        raise UserError(f"{path} has no '{missing[0]}'; restore it or make it again")
     return values
 
 
@@ -151,4 +151,4 @@ def check_version(version: Any, where: Path) -> None:
     if number > FORMAT_VERSION:
         raise UserError(f"{where} has format version {version}, this muc reads up to {FORMAT_VERSION}; upgrade muc")
     if number < 1:
-        raise UserError(f"{where} is damaged (it has no valid format version); restore it or make the run again")
+        raise UserError(f"{where} is damaged (it has no valid format version); restore it or make it again")

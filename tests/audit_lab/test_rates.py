@@ -7,11 +7,12 @@ from scipy.stats import binomtest
 from muc.audit import disjoint_pairs_test, hold_back_test, jackknife_test, pair_t_test
 from muc.audit.hold_back import ALPHA
 from muc.audit_lab.calibrate import Exchange, calibrate
-from muc.audit_lab.calibration_report import figure, markdown
+from muc.audit_lab.calibration_report import figure, table
 from muc.audit_lab.judging import DRAWS, TESTS
 from muc.audit_lab.owners import KINDS, draw_owner
 from muc.audit_lab.rates import clopper_pearson, cluster_interval, rate_of
 from muc.errors import UserError
+from muc.report.render import markdown
 
 
 @pytest.mark.parametrize(("count", "trials"), [(0, 10), (3, 10), (10, 10), (100, 2000)])
@@ -54,7 +55,7 @@ def test_false_alarms_are_counted_as_a_naive_loop_counts_them() -> None:
         for test, expected in count.items():
             assert found.find(test, kind, 5).rate == expected / 24, (test, kind)
     assert found.audits == 48
-    assert all(name in markdown(found) for name in TESTS.values())
+    assert all(name in markdown(table(found)) for name in TESTS.values())
     assert figure(found).startswith(b"\x89PNG")
 
 

@@ -9,35 +9,35 @@ from muc.audit_lab.calibrate import Calibration
 from muc.audit_lab.judging import TESTS, WITHOUT_CONTROLS
 from muc.audit_lab.rates import Rate
 from muc.report.canvas import GRID, INK, MUTED, PALETTE, png
+from muc.report.cells import Cell, Table
 
 MARKERS = ("o", "s", "D", "^", "v", "X")
 
 
-def markdown(found: Calibration) -> str:
+def table(found: Calibration) -> Table:
     """False alarms in %, a row for each test, a column for each kind of owner and number of images."""
     columns = list(dict.fromkeys((c.owner, c.n) for c in found.cells))
-    lines = [
-        f"False alarms in % at the {found.alpha:.0%} level, [Clopper-Pearson 95 %], (cluster bootstrap over encoder "
-        f"pairs 95 %). {found.pairs} disjoint pairs of encoders of the same {found.data} and different seeds, "
-        f"{found.audits:,} audits, {columns_total(found):,} in each cell.",
-        "",
-        "| test | " + " | ".join(f"{owner}, N = M = {n}" for owner, n in columns) + " |",
-        "|---" * (len(columns) + 1) + "|",
-    ]
-    for test, name in TESTS.items():
-        cells = [cell(found.find(test, owner, n)) for owner, n in columns]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return Table(
+        title=f"False alarms in % at the {found.alpha:.0%} level",
+        caption=f"In square brackets: Clopper-Pearson 95 %; in round ones: cluster bootstrap over encoder pairs 95 %. "
+        f"{found.pairs} disjoint pairs of encoders of the same {found.data} and different seeds, {found.audits:,} "
+        f"audits, {columns_total(found):,} in each cell.",
+        columns=("test", *(f"{owner}, N = M = {n}" for owner, n in columns)),
+        rows=tuple(
+            (Cell(name), *(cell(found.find(test, owner, n)) for owner, n in columns)) for test, name in TESTS.items()
+        ),
+    )
 
 
 def columns_total(found: Calibration) -> int:
     return found.cells[0].rate.trials
 
 
-def cell(rate: Rate) -> str:
-    interval = f"[{100 * rate.low:.1f}, {100 * rate.high:.1f}]"
-    clustered = f"({100 * rate.cluster_low:.1f}, {100 * rate.cluster_high:.1f})"
-    return f"**{100 * rate.rate:.1f}** {interval} {clustered}"
+def cell(rate: Rate) -> Cell:
+    return Cell(
+        text=f"{100 * rate.rate:.1f} [{100 * rate.low:.1f}, {100 * rate.high:.1f}]",
+        gap=f"{100 * rate.cluster_low:.1f}, {100 * rate.cluster_high:.1f}",
+    )
 
 
 def figure(found: Calibration) -> bytes:

@@ -41,8 +41,9 @@ def calibrate(argv: Sequence[str]) -> None:
     if min(flags.pairs, flags.audits) < 1:
         raise UserError("give at least one pair and one audit")
     from muc.audit_lab import calibrate as lab
-    from muc.audit_lab.calibration_report import figure, markdown
+    from muc.audit_lab.calibration_report import figure, table
     from muc.audit_lab.encoders import lab_settings, train_encoders
+    from muc.report.render import markdown, print_terminal
     from muc.storage import replacing, write_json, write_text
 
     pairs, audits, epochs = (2, 5, 2) if flags.smoke else (flags.pairs, flags.audits, flags.epochs)
@@ -54,11 +55,11 @@ def calibrate(argv: Sequence[str]) -> None:
     seen = list(lab.exchanges(encoders))
     found = lab.calibrate(seen, flags.data, audits, sizes=sizes, seed=flags.seed)
     write_json(flags.out / "calibration.json", found.to_json())
-    write_text(flags.out / "calibration.md", markdown(found))
+    write_text(flags.out / "calibration.md", markdown(table(found)))
     picture = flags.figure or flags.out / "calibration.png"
     with replacing(picture) as f:
         f.write(figure(found))
-    print(markdown(found))
+    print_terminal(table(found))
     say(f"results: {flags.out / 'calibration.json'}, figure: {picture}")
 
 
@@ -114,8 +115,9 @@ def redteam(argv: Sequence[str]) -> None:
     from muc.audit_lab.given_runs import open_retrained, open_swap
     from muc.audit_lab.model_owners import MODEL_OWNERS
     from muc.audit_lab.redteam import red_team
-    from muc.audit_lab.redteam_report import markdown
+    from muc.audit_lab.redteam_report import markdown, sizes, verdict_table
     from muc.config import Runtime
+    from muc.report.render import print_terminal
     from muc.run_folder import RunFolder
     from muc.storage import write_json, write_text
 
@@ -143,5 +145,6 @@ def redteam(argv: Sequence[str]) -> None:
         raise Interrupted("the same muc audit redteam") from None
     write_json(flags.out / "redteam.json", result.to_json())
     write_text(flags.out / "redteam.md", markdown(result))
-    print(markdown(result))
-    say(f"results: {flags.out / 'redteam.json'}")
+    for size in sizes(result):
+        print_terminal(verdict_table(size))
+    say(f"every test and check: {flags.out / 'redteam.md'}, results: {flags.out / 'redteam.json'}")
