@@ -16,6 +16,7 @@ from muc import augment, config, processes
 from muc.augment import ViewParameters
 from muc.errors import UserError
 from muc.models.contract import set_fast
+from muc.models.lane import side_stream
 
 M = TypeVar("M", bound=torch.nn.Module)
 
@@ -135,7 +136,7 @@ class Recorder:
 
     def __init__(self, generator: torch.Generator) -> None:
         self.generator = generator
-        self.stream = torch.cuda.Stream(generator.device)
+        self.stream = side_stream("record", generator.device)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.calls = 0
 
@@ -155,7 +156,7 @@ class Recorder:
         gc.collect()  # an old graph that Python happens to collect during the recording would spoil it
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)  # each replay draws on, like the step itself would
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=self.stream):
             step()
         return graph
 

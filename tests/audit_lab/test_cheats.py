@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from muc.audit.look import alignment_matrix
-from muc.audit.protocol.checks import NEARLY_SAME
+from muc.audit.protocol.checks import SAME
 from muc.audit_lab import cheats
 from muc.audit_lab.asking import CHECKS, Questions, harder, largest_jump, put, questions, touched
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
@@ -149,7 +149,7 @@ def test_a_steep_network_is_no_border() -> None:
 
     asked = questions(steep, IMAGES, DECOYS, VIEWS, seed=5)
     honest = put(asked, cheats.Plain(lambda images: steep(images, up=0.17)))
-    assert (asked.jumps_before > NEARLY_SAME).any()
+    assert (asked.jumps_before > SAME).any()
     assert not honest.suspicious["borders"].any()
     assert put(asked, cheats.Push(steep, recognised(), -unit(steep(IMAGES))[0])).suspicious["borders"].any()
 

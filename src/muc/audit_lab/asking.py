@@ -11,17 +11,13 @@ import torch
 from muc import augment
 from muc.audit import Embed
 from muc.audit.look import alignment_matrix, ask
-from muc.audit.protocol.checks import NEARLY_SAME, TOO_MANY, UNCHANGED
 from muc.audit.protocol.checks import SAME as SAME_ANSWER
+from muc.audit.protocol.checks import STEEPER, TOO_MANY, UNCHANGED
 from muc.audit.protocol.pictures import touched
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
 from muc.config import Views
 
 VIEW_PAIRS = 8
-
-STEEPER = 3
-"""A border is a jump so many times as large as any the model before makes between the same pictures: deep networks are
-steep in places, and the same training data make them so before and after."""
 
 COARSE, HALVINGS = 16, 4
 """Steps of a first walk between two images, and halvings of the largest: 1/256 of the way is a grey level or less."""
@@ -64,6 +60,8 @@ class Questions:
     before: dict[str, np.ndarray]
     crops: np.ndarray
     touched: np.ndarray
+    touched_before: np.ndarray
+    """(n,) 1 - cosine of the model before's answers to each image and to the touched one."""
     strangers: np.ndarray
     """An image for each that nobody trained on or listed: decoys as they are."""
     jumps_before: np.ndarray
@@ -84,13 +82,15 @@ def questions(
     for way, used, first in (("crops", views, 100), ("harder", harder(views), 200)):
         ways[way] = np.stack([some_crops(images, used, seed + first + i) for i in range(2 * VIEW_PAIRS)])
     strange, strangers = some_crops(decoys, views, seed + 1), np.resize(decoys, images.shape)
+    near = touched(images, np.random.default_rng(seed))
     return Questions(
         images=images,
         together=together,
         ways=ways,
         before={way: matrices_of(before, pictures, together) for way, pictures in ways.items()},
         crops=some_crops(images, views, seed),
-        touched=touched(images, np.random.default_rng(seed)),
+        touched=near,
+        touched_before=apart(ask(before, images), ask(before, near)),
         strangers=strangers,
         jumps_before=largest_jump(before, images, strangers),
         decoys=strange,
@@ -113,8 +113,10 @@ def repeats(asked: Questions, service: Service) -> np.ndarray:
 
 
 def near_duplicates(asked: Questions, service: Service) -> np.ndarray:
-    """Asked about pictures that nobody can tell apart, it answers almost the same."""
-    return apart(service(asked.images, OWNER_KEY), service(asked.touched, OWNER_KEY)) > NEARLY_SAME
+    """Asked about pictures that nobody can tell apart, it answers almost the same, over the images of an audit."""
+    found = apart(service(asked.images, OWNER_KEY), service(asked.touched, OWNER_KEY))
+    mean, usual = (each.reshape(-1, asked.together).mean(axis=1) for each in (found, asked.touched_before))
+    return (mean > np.maximum(SAME_ANSWER, STEEPER * usual)).repeat(asked.together)
 
 
 def decoys(asked: Questions, service: Service) -> np.ndarray:
@@ -136,7 +138,7 @@ def borders(asked: Questions, service: Service) -> np.ndarray:
     """Nowhere on the way to a stranger does the answer jump as it never did before, for any image of the audit."""
     usual = asked.jumps_before.reshape(-1, asked.together).max(axis=1).repeat(asked.together)
     jumps = largest_jump(partial(_as_owner, service), asked.images, asked.strangers)
-    return jumps > np.maximum(NEARLY_SAME, STEEPER * usual)
+    return jumps > np.maximum(SAME_ANSWER, STEEPER * usual)
 
 
 Check = Callable[[Questions, Service], np.ndarray]

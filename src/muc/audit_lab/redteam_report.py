@@ -9,9 +9,9 @@ from muc.report.cells import Cell, Table
 THROUGH = 0.1
 """A cheat who is accepted this often, twice the promised rate, is said to get through."""
 FITTED = (
-    "The thresholds of the near-duplicate and decoy checks were set after trial rounds against these cheats on the "
-    "first two glyph encoders, that of borders after honest rounds on a CIFAR-10 encoder: a cheat who knows the "
-    "thresholds may do better than this table."
+    "The threshold of the decoy check was set after trial rounds against these cheats on the first two glyph encoders, "
+    "those of near-duplicates and borders after honest rounds on a CIFAR-10 encoder: a cheat who knows the thresholds "
+    "may do better than this table."
 )
 
 

@@ -1,10 +1,17 @@
-"""A second stream on the GPU, for work that need not wait for what the main one is doing."""
+"""Streams beside the GPU's main one, for work that need not wait for what that is doing."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
+
+
+@cache
+def side_stream(purpose: str, device: torch.device) -> torch.cuda.Stream:
+    """The one stream of this purpose: cuBLAS keeps 64 MiB for each that it ever worked on, for good."""
+    return torch.cuda.Stream(device)
 
 
 class Lane:
@@ -15,7 +22,7 @@ class Lane:
     """
 
     def __init__(self) -> None:
-        self.stream = torch.cuda.Stream()
+        self.stream = side_stream("lane", torch.device("cuda", torch.cuda.current_device()))
         self.kept: tuple[Tensor, ...] = ()
         self.forked = False
 

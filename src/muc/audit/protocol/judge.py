@@ -82,7 +82,7 @@ def judge(
     checks = [
         *(repeats_agree(answers) for answers in (before, after)),
         *(pictures_told_apart(answers, terms) for answers in (before, after)),
-        *(near_duplicates_agree(answers) for answers in (before, after)),
+        near_duplicates_agree(before, after),
         views_agree(matrices, forget),
         decoys_changed_too(matrices, decoys_before, decoys_after),
     ]
