@@ -8,7 +8,7 @@ import pytest
 
 from muc.audit.hold_back import Contrast, HoldBack, hold_back_test
 from muc.audit.power import AC, Effect, planted_power, scatter, shift
-from muc.audit.verdict import Verdict, decide, ruled_out
+from muc.audit.verdict import Verdict, decide, decide_by_all, ruled_out
 from muc.errors import UserError
 
 REFERENCE = Effect("Retrain's", fs=0.04, negative_alignment=0.0, fs_sd=(1, 1), negative_alignment_sd=(1, 1))
@@ -37,6 +37,24 @@ def test_p_and_power_decide(p: float, power: float, verdict: str) -> None:
 def test_alpha_is_the_owners_choice() -> None:
     assert decide(evidence(0.03), 0.9, REFERENCE, alpha=0.01).verdict == "no change found"
     assert decide(evidence(0.09), 0.9, REFERENCE, alpha=0.1).verdict == "changed as requested"
+
+
+@pytest.mark.parametrize(
+    ("p", "small_fs", "powers", "verdict", "named"),
+    [
+        (0.5, 0.04, (1.0, 0.9), "no change found", "small"),  # both are ruled out; the weaker is named
+        (0.5, 0.02, (1.0, 1.0), "inconclusive", "small"),  # equally easy to see, but one is not ruled out
+        (0.5, 0.02, (0.9, 1.0), "inconclusive", "small"),
+        (0.5, 0.04, (0.7, 1.0), "inconclusive", "Retrain's"),
+        (0.01, 0.02, (0.7, 0.6), "changed as requested", "small"),
+    ],
+)
+def test_no_change_needs_every_reference(
+    p: float, small_fs: float, powers: tuple[float, float], verdict: str, named: str
+) -> None:
+    small = replace(REFERENCE, name="small", fs=small_fs)
+    found = decide_by_all(evidence(p), zip((REFERENCE, small), powers, strict=True))
+    assert (found.verdict, found.reference) == (verdict, named)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from muc.audit.equivalence import Equivalence, equivalence_test
 from muc.audit.hold_back import HoldBack, hold_back_test
 from muc.audit.look import Embed, Look, look
 from muc.audit.power import AC, RETRAIN, Effect, Plan, minimal_effect, model_power, plan, planted_power
-from muc.audit.verdict import Verdict, decide
+from muc.audit.verdict import Verdict, decide, decide_by_all
 from muc.audit.without_controls import GapTest, disjoint_pairs_test, jackknife_test, pair_t_test
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Plan",
     "Verdict",
     "decide",
+    "decide_by_all",
     "disjoint_pairs_test",
     "equivalence_test",
     "hold_back_test",

@@ -1,5 +1,6 @@
 """What may be said to a data owner. Pure: from numbers to one of three verdicts, in plain words."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -66,6 +67,14 @@ def decide(evidence: HoldBack, power: float, reference: Effect, alpha: float = A
             "intervals rule it out. A smaller change may have been missed."
         )
     return Verdict(verdict, words, alpha, power, reference.name, evidence)
+
+
+def decide_by_all(evidence: HoldBack, references: Iterable[tuple[Effect, float]], alpha: float = ALPHA) -> Verdict:
+    """`decide` where nobody knows what was done: "no change found" only if it is that by every reference, each with its
+    power. The first doubt counts, that of the reference that is hardest to see before others."""
+    by_power = sorted(references, key=lambda reference: reference[1])
+    possible = [decide(evidence, power, effect, alpha) for effect, power in by_power]
+    return next((verdict for verdict in possible if verdict.verdict == INCONCLUSIVE), possible[0])
 
 
 def ruled_out(effect: Effect, evidence: HoldBack) -> bool:

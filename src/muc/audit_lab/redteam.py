@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from muc.audit import AC, Embed, decide, hold_back_test, planted_power
+from muc.audit import AC, RETRAIN, Embed, decide_by_all, hold_back_test, planted_power
 from muc.audit.hold_back import ALPHA
 from muc.audit.verdict import CHANGED
 from muc.audit_lab.asking import CHECKS, Answers, Questions, put, questions, some_crops
@@ -161,10 +161,11 @@ def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgem
     passed["all"] = passed["hold_back"] and not any(caught.values())
     if any(caught.values()):
         return Judgement(passed, caught, REFUSED)
-    # Power matters only where no change was found, and takes most of the time.
-    n_forget = int(owner.forget.sum())
-    power = 0.0 if passed["hold_back"] else planted_power(part["crops"], n_forget, AC, ALPHA, POWER_REPETITIONS, seed)
-    return Judgement(passed, caught, decide(evidence, power, AC).verdict)
+    if passed["hold_back"]:  # power, which takes most of the time, matters only where no change was found
+        return Judgement(passed, caught, CHANGED)
+    power = partial(planted_power, part["crops"], int(owner.forget.sum()))
+    powers = [(effect, power(effect, ALPHA, POWER_REPETITIONS, seed)) for effect in (AC, RETRAIN)]
+    return Judgement(passed, caught, decide_by_all(evidence, powers).verdict)
 
 
 def recognition_rates(desk: Desk, owners: Sequence[Owner]) -> tuple[float, float]:

@@ -54,7 +54,8 @@ def caught_table(rows: list[Row]) -> Table:
 def verdict_table(rows: list[Row]) -> Table:
     return table(
         "Verdicts with all counter-measures, in %",
-        f"Reference: Alignment Calibration. Interval: 95 %, of 'changed as requested'. {through(rows)}",
+        "'No change found': by the effects of Alignment Calibration and of Retrain in the paper. Interval: 95 %, of "
+        f"'changed as requested'. {through(rows)}",
         [*rows[0].verdicts, "interval"],
         rows,
         lambda row: [*map(percent, row.verdicts.values()), interval(row)],

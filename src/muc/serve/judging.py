@@ -12,7 +12,7 @@ import numpy as np
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from muc.audit import AC, RETRAIN, Effect, decide, hold_back_test, plan, planted_power
+from muc.audit import AC, RETRAIN, decide_by_all, hold_back_test, plan, planted_power
 from muc.audit.contrasts import STATISTICS, checked_groups, contrasts
 from muc.audit.splits import possible_splits
 from muc.errors import UserError
@@ -121,26 +121,22 @@ def judge(matrix: Matrix) -> Judged:
     if np.abs(gap).max() > 2:
         raise Refusal(422, f"the matrix holds {np.abs(gap).max():g}; differences of cosines lie between -2 and 2")
     evidence = hold_back_test(gap, forget)
-    power, reference = weaker(gap, int(forget.sum()))
-    verdict = decide(evidence, power, reference)
+    # Nobody has told the page what was done.
+    powers = [(effect, planted_power(gap, int(forget.sum()), effect)) for effect in (AC, RETRAIN)]
+    verdict = decide_by_all(evidence, powers)
     values = contrasts(gap, possible_splits(forget, SPLITS, seed=0))
     return Judged(
         verdict=verdict.verdict,
         words=verdict.words,
         p=evidence.p,
-        power=power,
-        reference=reference.name,
+        power=verdict.power,
+        reference=verdict.reference,
         contrasts={
             name: {"value": c.value, "low": c.low, "high": c.high, "p": c.p}
             for name, c in (("FS", evidence.FS), ("negative_alignment", evidence.negative_alignment))
         },
         null={name: histogram(row) for name, row in zip(STATISTICS, values, strict=True)},
     )
-
-
-def weaker(gap: np.ndarray, n_forget: int) -> tuple[float, Effect]:
-    """The reference that would have been harder to find: nobody has told the page what was done."""
-    return min(((planted_power(gap, n_forget, effect), effect) for effect in (AC, RETRAIN)), key=lambda pair: pair[0])
 
 
 def histogram(values: np.ndarray) -> Histogram:

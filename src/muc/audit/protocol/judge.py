@@ -22,7 +22,7 @@ from muc.audit.protocol.folder import Commitment, Secret, Terms
 from muc.audit.protocol.matrices import Matrices, cosines, decoys_of, matrices_of, off_diagonal
 from muc.audit.protocol.queries import derived
 from muc.audit.splits import possible_splits
-from muc.audit.verdict import INCONCLUSIVE, Finding, Verdict, decide
+from muc.audit.verdict import INCONCLUSIVE, Finding, Verdict, decide_by_all
 
 Reference = Literal["ac", "retrain", "smaller"]
 EFFECTS: dict[str, Effect] = {"ac": AC, "retrain": RETRAIN}
@@ -75,10 +75,8 @@ def judge(
         name: planted_power(matrices.gap, terms.n_forget, effect, terms.alpha, power_repetitions, seed)
         for name, effect in EFFECTS.items()
     }
-    asked = sorted(powers, key=lambda name: powers[name]) if reference == "smaller" else [reference]
-    possible = [decide(evidence, powers[name], EFFECTS[name], terms.alpha) for name in asked]
-    # Who knows of no method must not be told "no change" unless both are ruled out: the first doubt counts.
-    verdict = next((v for v in possible if v.verdict == INCONCLUSIVE), possible[0])
+    asked = EFFECTS if reference == "smaller" else [reference]
+    verdict = decide_by_all(evidence, [(EFFECTS[name], powers[name]) for name in asked], terms.alpha)
     checks = [
         *(repeats_agree(answers) for answers in (before, after)),
         *(pictures_told_apart(answers, terms) for answers in (before, after)),

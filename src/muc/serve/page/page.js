@@ -196,7 +196,7 @@ function histogram({ edges, counts, observed }, label) {
   picture.append(
     svg("line", { x1: at, x2: at, y1: 8, y2: 150, stroke: "#000", "stroke-width": 2.5 }),
     svg("text", { x: at, y: 166, "font-size": 13, "text-anchor": at > 155 ? "end" : "start" }, `yours: ${observed.toFixed(3)}`),
-    svg("text", { x: 5, y: 185, "font-size": 13 }, "grey: other choices that chance could have made"),
+    svg("text", { x: 5, y: 185, "font-size": 13 }, "grey: what chance could have drawn"),
   );
   return picture;
 }
