@@ -14,7 +14,7 @@ from muc.audit_lab.cheats import OWNER_KEY
 from muc.audit_lab.encoders import RUNTIME, Encoder, lab_settings, open_encoder, train_encoders
 from muc.audit_lab.given_runs import Retrained, open_retrained, open_swap
 from muc.audit_lab.model_owners import MODEL_OWNERS
-from muc.audit_lab.rounds import Round, rounds_of, set_up
+from muc.audit_lab.rounds import Office, Round, rounds_of, set_up
 from muc.cli.audit_lab import redteam
 from muc.config import Request, recipe
 from muc.errors import UserError
@@ -53,7 +53,7 @@ def opened(made: Made) -> tuple[Encoder, Retrained]:
 def some_rounds(opened: tuple[Encoder, Retrained], n: int, n_owners: int, rounds: int = 2) -> list[Round]:
     encoder, retrained = opened
     return list(
-        rounds_of(encoder, Path("none"), "name", rounds, n, n_owners, RUNTIME, lambda: encoder.embed, retrained)
+        rounds_of(Office(encoder, Path("none"), "name", RUNTIME, lambda: encoder.embed), rounds, n, n_owners, retrained)
     )
 
 
@@ -186,19 +186,20 @@ def test_a_model_of_pairs_is_refused(tmp_path: Path) -> None:
 UNTRAINED = cast(
     Any, SimpleNamespace(images=SimpleNamespace(train=np.empty((200, 1, 2, 2))), settings=SimpleNamespace(seed=3))
 )
+OFFICE = Office(UNTRAINED, Path("none"), "name", RUNTIME, cast(Any, None))
 
 
 def test_as_many_owners_ask_in_a_round_as_wanted() -> None:
-    found = list(rounds_of(UNTRAINED, Path("none"), "name", 2, 4, 6, RUNTIME, cast(Any, None)))
+    found = list(rounds_of(OFFICE, 2, 4, 6))
     assert [(len(owners), len(desk.listed), len(desk.half)) for desk, owners in found] == [(6, 24, 12), (6, 24, 12)]
     assert [desk.round_name for desk, _ in found] == ["name-round0-n4", "name-round1-n4"]
     with pytest.raises(UserError, match="30 owners of 8 images need more than the 200 trained on"):
-        list(rounds_of(UNTRAINED, Path("none"), "name", 1, 4, 30, RUNTIME, cast(Any, None)))
+        list(rounds_of(OFFICE, 1, 4, 30))
 
 
 def test_four_owners_are_drawn_as_for_the_committed_results() -> None:
     """Written down before the number of owners could be chosen."""
-    desk, owners = set_up(UNTRAINED, Path("none"), "name", 1, 4, RUNTIME, cast(Any, None))
+    desk, owners = set_up(OFFICE, 1, 4)
     assert [owner.rows.tolist() for owner in owners] == [
         [113, 14, 160, 136, 131, 57, 105, 133],
         [132, 79, 5, 181, 138, 102, 56, 171],

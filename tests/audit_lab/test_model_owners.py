@@ -14,7 +14,7 @@ from muc.audit_lab.cheats import OWNER_KEY, Plain
 from muc.audit_lab.encoders import RUNTIME, lab_settings, open_encoder, train_encoders
 from muc.audit_lab.model_owners import MODEL_OWNERS, busy, slightly_tuned
 from muc.audit_lab.redteam import REFUSED, judge, prepared
-from muc.audit_lab.rounds import Round, joined, set_up
+from muc.audit_lab.rounds import Office, Round, joined, set_up
 from muc.audit_lab.tuning import ListedOnly, TraceOnly
 from muc.methods.recipes import default_method
 
@@ -23,7 +23,7 @@ from muc.methods.recipes import default_method
 def a_round(tmp_path_factory: pytest.TempPathFactory) -> Round:
     folder = tmp_path_factory.mktemp("model-owners")
     encoder = open_encoder(train_encoders(lab_settings("digits", 60), 1, folder)[0])
-    return set_up(encoder, folder / "kept", "round", 0, 10, RUNTIME, lambda: encoder.embed)
+    return set_up(Office(encoder, folder / "kept", "round", RUNTIME, lambda: encoder.embed), 0, 10)
 
 
 def test_the_request_lists_what_the_owners_drew_and_half_is_half_of_everyone(a_round: Round) -> None:

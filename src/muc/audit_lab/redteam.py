@@ -22,7 +22,7 @@ from muc.audit_lab.judging import DRAWS, controlled_p_values, uncontrolled
 from muc.audit_lab.model_owners import MODEL_OWNERS, Desk, ModelOwner, pretrained_again
 from muc.audit_lab.owners import Owner
 from muc.audit_lab.rates import Rate, rate_of
-from muc.audit_lab.rounds import OWNERS, joined, rounds_of
+from muc.audit_lab.rounds import OWNERS, Office, joined, rounds_of
 from muc.config import Runtime
 from muc.progress import meter
 
@@ -115,7 +115,8 @@ def red_team(
             for owner in model_owners:
                 for size in (n, 2 * n):
                     found.setdefault((owner.name, size), []).append([])
-            for desk, owners in rounds_of(encoder, folder, name, rounds, n, n_owners, runtime, swap, retrained):
+            office = Office(encoder, folder, name, runtime, swap)
+            for desk, owners in rounds_of(office, rounds, n, n_owners, retrained):
                 seen.append(recognition_rates(desk, owners))
                 asked = prepared(desk, owners)
                 for who in model_owners:

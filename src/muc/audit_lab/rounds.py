@@ -1,6 +1,7 @@
 """Who asks in a round of the red team, and what lies on the model owner's desk then."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,52 +21,50 @@ OWNERS = 4
 Round = tuple[Desk, list[Owner]]
 
 
+@dataclass(frozen=True)
+class Office:
+    """What a model owner has before anybody asks."""
+
+    encoder: Encoder
+    folder: Path
+    name: str
+    runtime: Runtime
+    another: Callable[[], Embed]
+    """A model of the same data and another seed."""
+
+    def desk(self, request: str, listed: np.ndarray, half: np.ndarray, seed: int, retrain: Embed | None = None) -> Desk:
+        name = f"{self.name}-{request}"
+        return Desk(self.encoder, listed, half, self.folder, name, seed, self.runtime, self.another, retrain)
+
+
 def rounds_of(
-    encoder: Encoder,
-    folder: Path,
-    name: str,
-    rounds: int,
-    n: int,
-    n_owners: int,
-    runtime: Runtime,
-    another: Callable[[], Embed],
-    retrained: Retrained | None = None,
+    office: Office, rounds: int, n: int, n_owners: int, retrained: Retrained | None = None
 ) -> Iterator[Round]:
     """A new request in each round; or, of a Retrain that is there already, one desk, to which other owners come."""
     if retrained is None:
-        for index in range(rounds):
-            round_name = f"{name}-round{index}-n{n}"
-            yield set_up(encoder, folder, round_name, index, n, runtime, another, n_owners)
+        yield from (set_up(office, index, n, n_owners) for index in range(rounds))
         return
     check_request(retrained, n, n_owners)
-    desk = desk_of(retrained, encoder, folder, name, n, runtime, another)
+    desk = desk_of(retrained, office, n)
     for index in range(rounds):
         yield desk, draw_askers(desk, retrained.retained, n, n_owners, index)
 
 
-def set_up(
-    encoder: Encoder,
-    folder: Path,
-    name: str,
-    index: int,
-    n: int,
-    runtime: Runtime,
-    another: Callable[[], Embed],
-    n_owners: int = OWNERS,
-) -> Round:
+def set_up(office: Office, index: int, n: int, n_owners: int = OWNERS) -> Round:
     """Owners with images of their own, chance's choice of what each has deleted, and the request that follows."""
-    if n_owners * 2 * n > len(encoder.images.train):
+    seed, available = office.encoder.settings.seed, len(office.encoder.images.train)
+    if n_owners * 2 * n > available:
         raise UserError(
-            f"{n_owners} owners of {2 * n} images need more than the {len(encoder.images.train)} trained on; "
+            f"{n_owners} owners of {2 * n} images need more than the {available} trained on; "
             "give a smaller --images or --owners"
         )
-    rng = np.random.default_rng(derive_seed("red team", encoder.settings.seed, index))
-    rows = rng.choice(len(encoder.images.train), n_owners * 2 * n, replace=False)
+    rng = np.random.default_rng(derive_seed("red team", seed, index))
+    rows = rng.choice(available, n_owners * 2 * n, replace=False)
     owners = [Owner(part, rng.permutation(2 * n) < n) for part in rows.reshape(n_owners, 2 * n)]
     listed = [owner.rows[owner.forget] for owner in owners]
     half = np.concatenate([part[: n // 2] for part in listed])
-    seed = derive_seed("red team training", encoder.settings.seed, index)
-    return Desk(encoder, np.concatenate(listed), half, folder, name, seed, runtime, another), owners
+    training_seed = derive_seed("red team training", seed, index)
+    return office.desk(f"round{index}-n{n}", np.concatenate(listed), half, training_seed), owners
 
 
 def check_request(retrained: Retrained, n: int, n_owners: int) -> None:
@@ -77,22 +76,12 @@ def check_request(retrained: Retrained, n: int, n_owners: int) -> None:
             )
 
 
-def desk_of(
-    retrained: Retrained,
-    encoder: Encoder,
-    folder: Path,
-    name: str,
-    n: int,
-    runtime: Runtime,
-    another: Callable[[], Embed],
-) -> Desk:
+def desk_of(retrained: Retrained, office: Office, n: int) -> Desk:
     """The request that the Retrain served. Its half is the same whoever asks, so that models are trained once."""
-    rng = np.random.default_rng(derive_seed("red team half", encoder.settings.seed))
-    listed = retrained.listed
+    seed, listed = office.encoder.settings.seed, retrained.listed
+    rng = np.random.default_rng(derive_seed("red team half", seed))
     half = rng.permutation(listed)[: len(listed) * (n // 2) // n]  # n // 2 for each owner, however many there are
-    seed = derive_seed("red team training", encoder.settings.seed)
-    name = f"{name}-request{len(listed)}"
-    return Desk(encoder, listed, half, folder, name, seed, runtime, another, retrained.embed)
+    return office.desk(f"request{len(listed)}", listed, half, derive_seed("red team training", seed), retrained.embed)
 
 
 def draw_askers(desk: Desk, retained: np.ndarray, n: int, n_owners: int, index: int) -> list[Owner]:
