@@ -3,12 +3,13 @@
 from muc.audit.equivalence import Equivalence, equivalence_test
 from muc.audit.hold_back import HoldBack, hold_back_test
 from muc.audit.look import Embed, Look, look
-from muc.audit.power import AC, RETRAIN, Effect, Plan, minimal_effect, model_power, plan, planted_power
+from muc.audit.power import AC, EFFECTS, RETRAIN, Effect, Plan, minimal_effect, model_power, plan, planted_power
 from muc.audit.verdict import Verdict, decide, decide_by_all
 from muc.audit.without_controls import GapTest, disjoint_pairs_test, jackknife_test, pair_t_test
 
 __all__ = [
     "AC",
+    "EFFECTS",
     "RETRAIN",
     "Effect",
     "Embed",

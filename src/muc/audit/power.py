@@ -41,6 +41,8 @@ AC = Effect(
     "Alignment Calibration's in the paper", 0.0084 + 0.0026, 0.0057 + 0.0359, (0.04438, 0.0587), (0.0295, 0.0403)
 )
 RETRAIN = Effect("Retrain's in the paper", 0.0353 + 0.0026, 0.0, (0.0575, 0.0587), (0.0403, 0.0403))
+EFFECTS = {"ac": AC, "retrain": RETRAIN}
+"""What a change can be compared with, by the names that commands know."""
 
 
 def shift(effect: Effect, n_forget: int, n_control: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from muc import augment
 from muc.audit import Embed
 from muc.audit.look import alignment_matrix, ask
 from muc.audit.protocol.checks import SAME as SAME_ANSWER
-from muc.audit.protocol.checks import STEEPER, TOO_MANY, UNCHANGED
+from muc.audit.protocol.checks import TOO_MANY, UNCHANGED, allowed
 from muc.audit.protocol.pictures import touched
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
 from muc.config import Views
@@ -116,7 +116,7 @@ def near_duplicates(asked: Questions, service: Service) -> np.ndarray:
     """Asked about pictures that nobody can tell apart, it answers almost the same, over the images of an audit."""
     found = apart(service(asked.images, OWNER_KEY), service(asked.touched, OWNER_KEY))
     mean, usual = (each.reshape(-1, asked.together).mean(axis=1) for each in (found, asked.touched_before))
-    return (mean > np.maximum(SAME_ANSWER, STEEPER * usual)).repeat(asked.together)
+    return (mean > allowed(usual)).repeat(asked.together)
 
 
 def decoys(asked: Questions, service: Service) -> np.ndarray:
@@ -136,9 +136,9 @@ def second_key(asked: Questions, service: Service) -> np.ndarray:
 
 def borders(asked: Questions, service: Service) -> np.ndarray:
     """Nowhere on the way to a stranger does the answer jump as it never did before, for any image of the audit."""
-    usual = asked.jumps_before.reshape(-1, asked.together).max(axis=1).repeat(asked.together)
+    usual = asked.jumps_before.reshape(-1, asked.together).max(axis=1)
     jumps = largest_jump(partial(_as_owner, service), asked.images, asked.strangers)
-    return jumps > np.maximum(SAME_ANSWER, STEEPER * usual)
+    return jumps > allowed(usual).repeat(asked.together)
 
 
 Check = Callable[[Questions, Service], np.ndarray]

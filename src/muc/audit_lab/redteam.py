@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from muc.audit import AC, RETRAIN, Embed, decide_by_all, hold_back_test, planted_power
+from muc.audit import EFFECTS, Embed, decide_by_all, hold_back_test, planted_power
 from muc.audit.hold_back import ALPHA
 from muc.audit.verdict import CHANGED
 from muc.audit_lab.asking import CHECKS, Answers, Questions, put, questions, some_crops
@@ -165,7 +165,7 @@ def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgem
     if passed["hold_back"]:  # power, which takes most of the time, matters only where no change was found
         return Judgement(passed, caught, CHANGED)
     power = partial(planted_power, part["crops"], int(owner.forget.sum()))
-    powers = [(effect, power(effect, ALPHA, POWER_REPETITIONS, seed)) for effect in (AC, RETRAIN)]
+    powers = [(effect, power(effect, ALPHA, POWER_REPETITIONS, seed)) for effect in EFFECTS.values()]
     return Judgement(passed, caught, decide_by_all(evidence, powers).verdict)
 
 

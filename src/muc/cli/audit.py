@@ -62,8 +62,8 @@ class Plan:
 def plan(argv: Sequence[str]) -> None:
     about = "What an audit with so many images can find, and how many queries it takes."
     flags = parse(Plan, argv, "audit plan", about, "muc audit plan --images 20")
+    from muc.audit import EFFECTS
     from muc.audit import plan as planning
-    from muc.audit.protocol.judge import EFFECTS
     from muc.audit.protocol.start import terms_for
 
     config.in_range("images", flags.images, 6, 10_000)

@@ -12,7 +12,7 @@ import numpy as np
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from muc.audit import AC, RETRAIN, decide_by_all, hold_back_test, plan, planted_power
+from muc.audit import EFFECTS, RETRAIN, decide_by_all, hold_back_test, plan, planted_power
 from muc.audit.contrasts import STATISTICS, checked_groups, contrasts
 from muc.audit.splits import possible_splits
 from muc.errors import UserError
@@ -122,7 +122,7 @@ def judge(matrix: Matrix) -> Judged:
         raise Refusal(422, f"the matrix holds {np.abs(gap).max():g}; differences of cosines lie between -2 and 2")
     evidence = hold_back_test(gap, forget)
     # Nobody has told the page what was done.
-    powers = [(effect, planted_power(gap, int(forget.sum()), effect)) for effect in (AC, RETRAIN)]
+    powers = [(effect, planted_power(gap, int(forget.sum()), effect)) for effect in EFFECTS.values()]
     verdict = decide_by_all(evidence, powers)
     values = contrasts(gap, possible_splits(forget, SPLITS, seed=0))
     return Judged(

@@ -53,7 +53,7 @@ def near_duplicates_agree(before: Collected, after: Collected) -> Check:
     """Answers that hang on exact pixels, prepared ones or a disturbance, would show here."""
     name, asked = "near-duplicates", near_distances(after)
     usual, found = float(near_distances(before).mean()), float(asked.mean())
-    if found <= (most := max(SAME, STEEPER * usual)):
+    if found <= (most := allowed(usual)):
         return Check(name, True, f"{len(asked)} pictures were sent again hardly changed, and answered alike.")
     return Check(
         name,
@@ -61,6 +61,11 @@ def near_duplicates_agree(before: Collected, after: Collected) -> Check:
         "The model after answered pictures that differ by single grey levels very differently (mean cosine distance "
         f"{found:.2g}, before {usual:.2g}, expected at most {most:.2g}).",
     )
+
+
+def allowed(usual: np.ndarray | float) -> np.ndarray:
+    """How far apart a model may answer pictures that hardly differ, by how far the model before did."""
+    return np.maximum(SAME, STEEPER * usual)
 
 
 def near_distances(answers: Collected) -> np.ndarray:

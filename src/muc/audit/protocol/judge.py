@@ -7,7 +7,7 @@ import numpy as np
 
 from muc.audit.contrasts import contrasts
 from muc.audit.hold_back import hold_back_test
-from muc.audit.power import AC, RETRAIN, Effect, planted_power
+from muc.audit.power import EFFECTS, planted_power
 from muc.audit.protocol.answers import Collected
 from muc.audit.protocol.checks import (
     Check,
@@ -25,7 +25,6 @@ from muc.audit.splits import possible_splits
 from muc.audit.verdict import INCONCLUSIVE, Finding, Verdict, decide_by_all
 
 Reference = Literal["ac", "retrain", "smaller"]
-EFFECTS: dict[str, Effect] = {"ac": AC, "retrain": RETRAIN}
 
 
 @dataclass(frozen=True)
