@@ -2,8 +2,11 @@
 
 import argparse
 import json
+import os
 import platform
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import numpy as np
 import torch
 
 from muc import __version__
+from muc.errors import UserError
 from muc.runtime import Runtime
 
 
@@ -41,7 +45,7 @@ def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path |
     record = {
         "benchmark": name,
         "device": runtime.describe(),
-        "cores": len(__import__("os").sched_getaffinity(0)),
+        "cores": len(os.sched_getaffinity(0)),
         "precision": runtime.precision,
         "muc": __version__,
         "torch": torch.__version__,
@@ -53,3 +57,12 @@ def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path |
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(record, indent=1) + "\n")
         print(f"\nwritten to {out}")
+
+
+def begin(main: Callable[[], None]) -> None:
+    """Bad input gets one sentence and exit code 2, as from muc itself."""
+    try:
+        main()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)

@@ -11,7 +11,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for all trainings
 
 import numpy as np
 import torch
-from common import flags, publish, random_images
+from common import begin, flags, publish, random_images
 
 from muc import config
 from muc.config import recipe
@@ -61,4 +61,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

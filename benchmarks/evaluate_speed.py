@@ -1,6 +1,6 @@
 """Seconds for the whole white-box evaluation of one model, and for its parts.
 
-    python benchmarks/evaluate_speed.py [--run RUN] [--out results/…/evaluate_speed.json]
+    python benchmarks/evaluate_speed.py [--algorithm moco] [--out results/…/evaluate_speed.json]
 
 On a GPU: CIFAR-10's sizes, 10 views of every image scored, a probe of 100 epochs with fresh shifts, the SVM on 20,000
 points. On CPU: a few hundred images and a short probe, beside a plain version in the same run (PIL views from a
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import flags, publish, random_images
+from common import begin, flags, publish, random_images
 from PIL import Image
 from plain import TwoViews
 from torch.nn.functional import cross_entropy, normalize
@@ -78,7 +78,7 @@ def plain_probe(model: ContrastiveModel, images: np.ndarray, labels: np.ndarray,
 
 def main() -> None:
     parser = flags(__doc__ or "")
-    parser.add_argument("--algorithm", default="moco")
+    parser.add_argument("--algorithm", default="moco", choices=["simclr", "moco"])
     args = parser.parse_args()
     runtime = Runtime(config.Runtime(device=args.device))
     train, test = (50_000, 10_000) if runtime.on_gpu else (240, 80)
@@ -100,6 +100,7 @@ def main() -> None:
     labels = torch.from_numpy(images.train_labels[split.retain]).to(runtime.device)
     points = np.random.default_rng(0).beta(2, 1, (2, min(10_000, 2 * test)))
     timed("warm-up", lambda: alignment(model, pixels[:512], settings.views, runtime, 0), runtime)
+    timed("warm-up", lambda: membership.cmia(*points[:, :20], *points[:, :20]), runtime)
     results = [
         timed(
             f"10 views of {len(scored):,} images",
@@ -137,4 +138,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

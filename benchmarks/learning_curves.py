@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from common import flags, publish, random_images
+from common import begin, flags, publish, random_images
 
 from muc import config
 from muc.config import recipe
@@ -86,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

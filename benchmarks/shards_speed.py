@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from common import flags, publish
+from common import begin, flags, publish
 from PIL import Image
 
 from muc import config
@@ -110,4 +110,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)

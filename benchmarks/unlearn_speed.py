@@ -17,7 +17,7 @@ from os import environ
 from pathlib import Path
 
 import numpy as np
-from common import flags, publish, random_images
+from common import begin, flags, publish, random_images
 from plain import seconds_per_step
 
 from muc import config
@@ -59,8 +59,8 @@ def noise_run(folder: Path, images: int, batch: int, algorithm: str, device: str
 def main() -> None:
     parser = flags(__doc__ or "")
     parser.add_argument("--run", type=Path, help="a finished run to unlearn from (default: noise)")
-    parser.add_argument("--algorithm", default="moco")
-    parser.add_argument("--methods", nargs="*", default=METHODS)
+    parser.add_argument("--algorithm", default="moco", choices=["simclr", "moco"])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     args = parser.parse_args()
     runtime = Runtime(config.Runtime(device=args.device))
     device = "cuda" if runtime.on_gpu else "cpu"
@@ -91,4 +91,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    begin(main)
