@@ -19,17 +19,20 @@ MILD = Views(min_scale=1, flip=0.5, brightness=0.2, contrast=0, saturation=0, hu
 HASHES = {"before": "a" * 64, "after": "b" * 64}
 
 
-def write_images(folder: Path, n: int, seed: int = 0) -> list[Path]:
+def write_images(folder: Path, n: int, seed: int = 0, name: str = "picture") -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 200, (n, SIZE, SIZE, 3), dtype=np.uint8)
-    paths = [folder / f"picture-{i:02}.png" for i in range(n)]
+    paths = [folder / f"{name}-{i:02}.png" for i in range(n)]
     for path, array in zip(paths, pixels, strict=True):
         Image.fromarray(array).save(path)
     return paths
 
 
-def begin(out: Path, paths: Sequence[Path], views: int = 4, seed: int = 0) -> AuditFolder:
-    return start(paths, [path.name for path in paths], out, None, views, MILD, Random(seed))
+def begin(
+    out: Path, paths: Sequence[Path], views: int = 4, seed: int = 0, withheld: Sequence[Path] = ()
+) -> AuditFolder:
+    names, kept = ([path.name for path in some] for some in (paths, withheld))
+    return start(paths, names, out, None, views, MILD, Random(seed), (withheld, kept))
 
 
 class Models:
@@ -42,7 +45,7 @@ class Models:
         self.common = rng.normal(size=DIMENSION)
         self.strength = strength
         arrays = [np.asarray(Image.open(path)).transpose(2, 0, 1) for path in forgotten]
-        self.templates = [_pattern(a) for array in arrays for a in (array, array[:, :, ::-1])]
+        self.templates = [pattern(a) for array in arrays for a in (array, array[:, :, ::-1])]
         self.asked: dict[str, list[bytes]] = {"before": [], "after": []}
         self.batches: list[int] = []
         self.budget: int | None = None
@@ -60,13 +63,13 @@ class Models:
         return Reply([v.tolist() for v in vectors], self.hashes[phase], self.budget)
 
     def vector(self, pixels: np.ndarray, phase: Phase) -> np.ndarray:
-        made = _pattern(pixels) @ (self.trained if phase == "after" else self.map)
-        if phase == "after" and any(float(t @ _pattern(pixels)) > 0.9 for t in self.templates):
+        made = pattern(pixels) @ (self.trained if phase == "after" else self.map)
+        if phase == "after" and any(float(t @ pattern(pixels)) > 0.9 for t in self.templates):
             made = (1 - self.strength) * made + self.strength * np.linalg.norm(made) * self.common / 3
         return made
 
 
-def _pattern(pixels: np.ndarray) -> np.ndarray:
+def pattern(pixels: np.ndarray) -> np.ndarray:
     flat = pixels.reshape(-1).astype(np.float64)
     flat -= flat.mean()
     return flat / max(float(np.linalg.norm(flat)), 1e-9)

@@ -3,6 +3,7 @@
 import json
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -10,7 +11,8 @@ from random import Random
 import httpx
 import numpy as np
 import pytest
-from owner_world import DIMENSION, HASHES, MILD, SIZE, Models, begin, write_images
+from owner_world import DIMENSION, HASHES, MILD, SIZE, Models, begin, pattern, write_images
+from PIL import Image
 
 from muc.__main__ import main
 from muc.audit.hold_back import hold_back_test
@@ -18,7 +20,7 @@ from muc.audit.protocol.answers import Collected, read_answers
 from muc.audit.protocol.checks import SAME, near_distances
 from muc.audit.protocol.collect import collect
 from muc.audit.protocol.endpoint import Reply
-from muc.audit.protocol.folder import PHASES, AuditFolder, Phase, Secret, Terms
+from muc.audit.protocol.folder import PHASES, AuditFolder, Phase, Terms
 from muc.audit.protocol.http_client import HttpEndpoint
 from muc.audit.protocol.judge import Judgement, judge
 from muc.audit.protocol.matrices import alignment_of, matrices_of
@@ -200,6 +202,54 @@ def test_a_changed_model_is_found_and_an_unchanged_one_is_not(tmp_path: Path, mi
         assert found.verdict.evidence.FS.value == pytest.approx(again.FS.value)
 
 
+def remembering(models: Models, published: Sequence[Path]) -> Models:
+    """A model before whose views of the published images are pulled together, as training does."""
+    arrays = [np.asarray(Image.open(path)).transpose(2, 0, 1) for path in published]
+    kept = [(pattern(a), pattern(array) @ models.map) for array in arrays for a in (array, array[:, :, ::-1])]
+    plain = models.vector
+
+    def vector(pixels: np.ndarray, phase: Phase) -> np.ndarray:
+        made = plain(pixels, phase)
+        known = [answer for template, answer in kept if float(template @ pattern(pixels)) > 0.9]
+        return made + 3 * known[0] if known else made
+
+    models.vector = vector  # ty: ignore[invalid-assignment]
+    return models
+
+
+def test_withheld_images_tell_what_the_model_remembered_and_let_no_change_be_said(
+    tmp_path: Path, mine: list[Path]
+) -> None:
+    """The model after, trained on a little, still remembers all: by withheld images that is "no change found"."""
+    withheld = write_images(tmp_path / "never given away", 10, seed=5, name="own")
+    for kept, finding in (((), "inconclusive"), (withheld, "no change found")):
+        made = begin(tmp_path / f"audit{len(kept)}", mine, withheld=kept)
+        models = remembering(Models(), mine)
+        answers = [collect(made, phase, models) for phase in PHASES]
+        found = judge(answers[0], answers[1], made.commitment(), made.secret())
+        assert found.finding == finding, found.words
+        assert (found.memory is None) == (not kept) == (found.like_withheld is None)
+        assert [test.test for test in found.without_controls] == ["jackknife", "disjoint pairs", "t-test over pairs"]
+    assert found.memory is not None
+    assert found.memory.low > 0.01
+    assert found.like_withheld is not None
+    assert found.like_withheld.p > 0.05
+    assert found.verdict.reference == "forgetting them would make"
+    names = {path.name for path in withheld}
+    assert {image.name for image in made.secret().withheld} == names
+    assert not names & set(made.forget_file.read_text().split())
+
+
+def test_an_image_cannot_be_given_away_and_withheld(tmp_path: Path, mine: list[Path]) -> None:
+    again = tmp_path / "again.png"
+    again.write_bytes(mine[0].read_bytes())
+    more = write_images(tmp_path / "more", 3, seed=5, name="own")
+    with pytest.raises(UserError, match="are the same file"):
+        begin(tmp_path / "audit", mine, withheld=[*more, again])
+    with pytest.raises(UserError, match="the number of withheld images is 2; give a number from 3"):
+        begin(tmp_path / "audit", mine, withheld=more[:2])
+
+
 def test_an_unchanged_model_is_called_changed_in_one_of_twenty_audits(tmp_path: Path, mine: list[Path]) -> None:
     """Another training of the model, the same images, 400 splits: the whole path from vectors to the verdict."""
     made = begin(tmp_path / "audit", mine[:10])
@@ -208,7 +258,7 @@ def test_an_unchanged_model_is_called_changed_in_one_of_twenty_audits(tmp_path: 
     commitment, secret = made.commitment(), made.secret()
     draw, findings = Random(0), []
     for _ in range(400):
-        split = Secret(secret.images, sorted(draw.sample(range(10), 5)), secret.seed, secret.salt)
+        split = replace(secret, forget=sorted(draw.sample(range(10), 5)))
         findings.append(judge(both[0], both[1], commitment, split, power_repetitions=1).verdict.verdict)
     share = findings.count("changed as requested") / 400
     assert share < 0.05 + 3 * (0.05 * 0.95 / 400) ** 0.5
@@ -298,7 +348,8 @@ def test_the_old_model_itself_contradicts_nothing(folder: AuditFolder) -> None:
     ask_both(folder, models)
     found = judged(folder)
     assert all(check.held for check in found.checks)
-    assert found.finding != "changed as requested"
+    assert found.finding == "no change found"
+    assert "it is the same model" in found.words
     assert "it is the old model" in next(check.what for check in found.checks if check.name == "change of decoys")
 
 
@@ -718,6 +769,7 @@ def test_terms_out_of_range_are_refused() -> None:
     good = {
         "n_forget": 5,
         "n_control": 5,
+        "n_withheld": 0,
         "views": 4,
         "decoys": 4,
         "repeats": 4,
@@ -725,6 +777,7 @@ def test_terms_out_of_range_are_refused() -> None:
         "augmentation": MILD,
     }
     assert Terms(**good).queries == 52
+    assert Terms(**{**good, "n_withheld": 3}).queries == 64
     for name, value in (
         ("views", 3),
         ("decoys", 1),
@@ -733,6 +786,8 @@ def test_terms_out_of_range_are_refused() -> None:
         ("alpha", 0.7),
         ("draws", 9),
         ("n_control", 2),
+        ("n_withheld", 2),
+        ("margin", 0.0),
     ):
         with pytest.raises(UserError):
             Terms(**{**good, name: value})

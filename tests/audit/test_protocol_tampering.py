@@ -187,7 +187,7 @@ def test_the_command_names_the_file_and_ends_with_code_2(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda v: v.update(version=2), "has version 2, this muc reads 1"),
+        (lambda v: v.update(version=1), "has version 1, this muc reads 2"),
         (lambda v: v.update(version=True), "has version True"),
         (lambda v: v.update(format="other"), f"is not a '{COMMITMENT}' file"),
         (lambda v: v.pop("created"), "has no 'created'"),

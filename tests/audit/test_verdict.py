@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from muc.audit.hold_back import Contrast, HoldBack, hold_back_test
-from muc.audit.power import AC, Effect, planted_power, scatter, shift
-from muc.audit.verdict import Verdict, decide, decide_by_all, ruled_out
+from muc.audit.memory import Memory
+from muc.audit.power import AC, RETRAIN, Effect, planted_power, scatter, shift
+from muc.audit.verdict import Verdict, decide, decide_by_memory, ruled_out, same_model
 from muc.errors import UserError
 
 REFERENCE = Effect("Retrain's", fs=0.04, negative_alignment=0.0, fs_sd=(1, 1), negative_alignment_sd=(1, 1))
@@ -40,21 +41,40 @@ def test_alpha_is_the_owners_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "small_fs", "powers", "verdict", "named"),
+    ("p", "low", "power", "verdict", "said"),
     [
-        (0.5, 0.04, (1.0, 0.9), "no change found", "small"),  # both are ruled out; the weaker is named
-        (0.5, 0.02, (1.0, 1.0), "inconclusive", "small"),  # equally easy to see, but one is not ruled out
-        (0.5, 0.02, (0.9, 1.0), "inconclusive", "small"),
-        (0.5, 0.04, (0.7, 1.0), "inconclusive", "Retrain's"),
-        (0.01, 0.02, (0.7, 0.6), "changed as requested", "small"),
+        (0.5, 0.04, 0.9, "no change found", "the intervals rule it out"),  # evidence's FS reaches to 0.03
+        (0.5, 0.02, 0.9, "inconclusive", "does not rule out a change as large as forgetting them would make"),
+        (0.5, 0.04, 0.7, "inconclusive", "with probability 70% only"),
+        (0.5, -0.01, 1.0, "inconclusive", "nothing that could be seen to go"),
+        (0.01, -0.01, 0.2, "changed as requested", "more than chance allows"),
+        (0.01, 0.04, 0.9, "changed as requested", "more than chance allows"),
     ],
 )
-def test_no_change_needs_every_reference(
-    p: float, small_fs: float, powers: tuple[float, float], verdict: str, named: str
+def test_no_change_needs_to_know_what_was_remembered(
+    p: float, low: float, power: float, verdict: str, said: str
 ) -> None:
-    small = replace(REFERENCE, name="small", fs=small_fs)
-    found = decide_by_all(evidence(p), zip((REFERENCE, small), powers, strict=True))
-    assert (found.verdict, found.reference) == (verdict, named)
+    found = decide_by_memory(evidence(p), Memory(0.05, low, 0.1, 20, 10), lambda _: power)
+    assert found.verdict == verdict
+    assert said in found.words
+
+
+@pytest.mark.parametrize("power", [0.3, 1.0])
+def test_without_withheld_images_nothing_found_is_inconclusive(power: float) -> None:
+    found = decide_by_memory(evidence(0.5), None, lambda effect: power if effect is RETRAIN else 1.0)
+    assert found.verdict == "inconclusive"
+    assert "is not known" in found.words
+    assert "Withheld images" in found.words
+    if power < 1:
+        assert (found.power, found.reference) == (power, RETRAIN.name)
+    assert decide_by_memory(evidence(0.01), None, lambda _: 0.1).verdict == "changed as requested"
+
+
+def test_the_same_answers_to_everything_are_the_same_model_whatever_the_test_says() -> None:
+    for p in (0.01, 0.5):
+        found = same_model(decide_by_memory(evidence(p), None, lambda _: 0.5))
+        assert found.verdict == "no change found"
+        assert "it is the same model" in found.words
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ VIEWS = Views(min_scale=0.8, flip=0.0, brightness=0.2, contrast=0.2, saturation=
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, (30, 1, 12, 12), dtype=np.uint8)
 DECOYS = RANDOM.integers(0, 256, (10, 1, 12, 12), dtype=np.uint8)
+WITHHELD = RANDOM.integers(0, 256, (15, 1, 12, 12), dtype=np.uint8)
 LISTED = np.arange(30) < 8
 WEIGHTS, OTHER = RANDOM.normal(size=(2, 144, 64))
 
@@ -110,7 +111,7 @@ def test_routes_show_the_other_model_by_key_or_by_query() -> None:
 
 @pytest.fixture(scope="module")
 def asked() -> Questions:
-    return questions(old, IMAGES, DECOYS, VIEWS, seed=5)
+    return questions(old, IMAGES, WITHHELD, DECOYS, VIEWS, seed=5)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_steep_network_is_no_border() -> None:
         vectors[:, 0] += 20 * np.tanh(up * (images.reshape(len(images), -1).mean(axis=1) - 127))
         return vectors
 
-    asked = questions(steep, IMAGES, DECOYS, VIEWS, seed=5)
+    asked = questions(steep, IMAGES, WITHHELD, DECOYS, VIEWS, seed=5)
     honest = put(asked, cheats.Plain(lambda images: steep(images, up=0.17)))
     assert (asked.jumps_before > SAME).any()
     assert not honest.suspicious["borders"].any()
@@ -160,7 +161,7 @@ def test_the_matrix_of_an_unchanged_model_has_no_gap_in_any_way_of_asking(asked:
 
 
 def test_images_are_compared_within_an_audit_only(asked: Questions) -> None:
-    within = questions(old, IMAGES, DECOYS, VIEWS, seed=5, together=10)
+    within = questions(old, IMAGES, WITHHELD, DECOYS, VIEWS, seed=5, together=10)
     all_pairs, blocks = put(asked, cheats.Plain(new)), put(within, cheats.Plain(new))
     mine = np.arange(14, 19)
     for way in asked.ways:

@@ -81,8 +81,8 @@ def test_weights_are_kept_and_made_again_only_for_another_request(a_round: Round
 def test_a_service_that_contradicts_itself_is_refused_whatever_its_p_value(a_round: Round) -> None:
     desk, owners = a_round
     shim = next(who for who in MODEL_OWNERS if who.name == "shim: pushes recognised images").serve(desk)
-    answers = put(prepared(desk, owners), shim)
-    found = judge(answers, np.arange(40), joined(owners)[0], seed=0)
+    asked = prepared(desk, owners)
+    found = judge(asked, put(asked, shim), np.arange(40), joined(owners)[0], seed=0)
     assert found.passed["pair_t"]
     assert found.passed["hold_back"]  # controls alone do not catch it: it knows the listed images
     assert not found.passed["decoys"]

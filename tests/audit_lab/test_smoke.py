@@ -7,7 +7,7 @@ import pytest
 from muc.audit_lab.encoders import lab_settings, train_encoders
 from muc.audit_lab.judging import TESTS
 from muc.audit_lab.model_owners import MODEL_OWNERS
-from muc.audit_lab.redteam import DEFENCES, REFUSED
+from muc.audit_lab.redteam import DEFENCES
 from muc.cli.audit_lab import calibrate, redteam
 from muc.errors import UserError
 from muc.storage import read_json
@@ -40,7 +40,7 @@ def test_redteam_takes_the_encoders_that_are_there(
         assert sum(row["verdicts"].values()) == pytest.approx(1)
         assert row["accepted"]["all"]["rate"] <= row["accepted"]["hold_back"]["rate"]
         assert row["accepted"]["hold_back"]["trials"] == {10: 4, 20: 2}[row["n"]]
-    assert rows["no-op", 10]["verdicts"][REFUSED] == 1
+    assert rows["no-op", 10]["verdicts"]["no change found"] == 1
     assert rows["routes the owner's key to an unlearned copy", 10]["accepted"]["all"]["rate"] == 0
     pushed = rows["the same over slightly tuned weights", 20]
     assert pushed["accepted"]["hold_back_plain"]["rate"] == 1  # said plainly: this one gets through

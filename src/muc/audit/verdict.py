@@ -1,11 +1,12 @@
 """What may be said to a data owner. Pure: from numbers to one of three verdicts, in plain words."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from muc.audit.hold_back import ALPHA, Contrast, HoldBack
-from muc.audit.power import ENOUGH, Effect
+from muc.audit.memory import Memory, effect_of_forgetting
+from muc.audit.power import EFFECTS, ENOUGH, Effect
 from muc.config import in_range
 from muc.errors import UserError
 
@@ -13,6 +14,8 @@ Finding = Literal["changed as requested", "no change found", "inconclusive"]
 CHANGED: Finding = "changed as requested"
 NO_CHANGE: Finding = "no change found"
 INCONCLUSIVE: Finding = "inconclusive"
+UNCHANGED = 1e-5
+"""Cosines of a model with other weights, however little it was trained, differ by more."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ def decide(evidence: HoldBack, power: float, reference: Effect, alpha: float = A
     if not 0 < alpha < 0.5:
         raise UserError(f"alpha is {alpha}; give the accepted rate of false alarms, above 0 and below 0.5")
     in_range("power", power, 0, 1)
-    seen = f"p = {evidence.p:.2g}, {evidence.n_forget} images to forget, {evidence.n_control} held back"
-    found = f"a change as large as {reference.name} would have been found with probability {power:.0%}"
+    seen, found = _seen(evidence), _found(reference, power)
     verdict = INCONCLUSIVE
     if evidence.p <= alpha:
         verdict = CHANGED
@@ -69,12 +71,46 @@ def decide(evidence: HoldBack, power: float, reference: Effect, alpha: float = A
     return Verdict(verdict, words, alpha, power, reference.name, evidence)
 
 
-def decide_by_all(evidence: HoldBack, references: Iterable[tuple[Effect, float]], alpha: float = ALPHA) -> Verdict:
-    """`decide` where nobody knows what was done: "no change found" only if it is that by every reference, each with its
-    power. The first doubt counts, that of the reference that is hardest to see before others."""
-    by_power = sorted(references, key=lambda reference: reference[1])
-    possible = [decide(evidence, power, effect, alpha) for effect, power in by_power]
-    return next((verdict for verdict in possible if verdict.verdict == INCONCLUSIVE), possible[0])
+def decide_by_memory(
+    evidence: HoldBack, memory: Memory | None, power_of: Callable[[Effect], float], alpha: float = ALPHA
+) -> Verdict:
+    """`decide` where the model owner's word is not taken for what should have changed.
+
+    "No change found" then needs to know what this model remembered, and so withheld images: a model that remembers
+    little changes little when it honestly forgets. Without them (None) the paper's effects tell how much the audit
+    would have seen, and that is all they are good for.
+    """
+    if memory is not None:
+        own = effect_of_forgetting(memory)
+        if own is not None:
+            return decide(evidence, power_of(own), own, alpha)
+    # The one that is hardest to see counts.
+    power, reference = min(((power_of(effect), effect) for effect in EFFECTS.values()), key=lambda pair: pair[0])
+    found = decide(evidence, power, reference, alpha)
+    if found.verdict == CHANGED:
+        return found
+    why = (
+        "how much this model remembers of them is not known, and one that remembers little changes little when it "
+        "forgets. Withheld images, which the model owner never had, would tell"
+        if memory is None
+        else "the model before treated them hardly otherwise than your withheld images, which it never saw (views of "
+        f"one image are more alike by {memory.value:.3f}, interval {memory.low:.3f} to {memory.high:.3f}): there was "
+        "nothing that could be seen to go. More images, of both kinds, may show it"
+    )
+    words = (
+        f"Nothing follows from this audit: no change beyond chance was found in how the model treats your images "
+        f"({_seen(evidence)}; {_found(reference, power)}), but {why}."
+    )
+    return replace(found, verdict=INCONCLUSIVE, words=words)
+
+
+def same_model(found: Verdict) -> Verdict:
+    """Where everything is treated as before, to the last digits, and not only the owner's images: no test is needed."""
+    words = (
+        "The model answers exactly as before, about your images and about all other pictures: it is the same model, "
+        "and nothing was unlearned from it."
+    )
+    return replace(found, verdict=NO_CHANGE, words=words)
 
 
 def ruled_out(effect: Effect, evidence: HoldBack) -> bool:
@@ -82,6 +118,14 @@ def ruled_out(effect: Effect, evidence: HoldBack) -> bool:
     return (effect.fs > 0 and effect.fs > evidence.FS.high) or (
         effect.negative_alignment > 0 and effect.negative_alignment > evidence.negative_alignment.high
     )
+
+
+def _seen(evidence: HoldBack) -> str:
+    return f"p = {evidence.p:.2g}, {evidence.n_forget} images to forget, {evidence.n_control} held back"
+
+
+def _found(reference: Effect, power: float) -> str:
+    return f"a change as large as {reference.name} would have been found with probability {power:.0%}"
 
 
 def _traces(evidence: HoldBack, alpha: float) -> str:

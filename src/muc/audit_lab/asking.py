@@ -12,8 +12,9 @@ from muc import augment
 from muc.audit import Embed
 from muc.audit.look import alignment_matrix, ask
 from muc.audit.protocol.checks import SAME as SAME_ANSWER
-from muc.audit.protocol.checks import TOO_MANY, UNCHANGED, allowed
+from muc.audit.protocol.checks import TOO_MANY, allowed
 from muc.audit.protocol.pictures import touched
+from muc.audit.verdict import UNCHANGED
 from muc.audit_lab.cheats import OTHER_KEY, OWNER_KEY, Service, unit
 from muc.config import Views
 
@@ -58,6 +59,10 @@ class Questions:
     ways: dict[str, np.ndarray]
     """Way of asking -> (2 * view pairs, n, c, h, w) pictures, first and second views in turn."""
     before: dict[str, np.ndarray]
+    alike_before: np.ndarray
+    """(n,) positive alignment of each image by the model before, over the crops."""
+    withheld_before: np.ndarray
+    """The same of the withheld images, in the order of their owners."""
     crops: np.ndarray
     touched: np.ndarray
     touched_before: np.ndarray
@@ -71,7 +76,13 @@ class Questions:
 
 
 def questions(
-    before: Embed, images: np.ndarray, decoys: np.ndarray, views: Views, seed: int, together: int | None = None
+    before: Embed,
+    images: np.ndarray,
+    withheld: np.ndarray,
+    decoys: np.ndarray,
+    views: Views,
+    seed: int,
+    together: int | None = None,
 ) -> Questions:
     """Fresh secret crops, and what else tells a model from a shim. Sent together or one by one, no matter.
 
@@ -83,11 +94,15 @@ def questions(
         ways[way] = np.stack([some_crops(images, used, seed + first + i) for i in range(2 * VIEW_PAIRS)])
     strange, strangers = some_crops(decoys, views, seed + 1), np.resize(decoys, images.shape)
     near = touched(images, np.random.default_rng(seed))
+    asked_before = {way: matrices_of(before, pictures, together) for way, pictures in ways.items()}
+    withheld_crops = np.stack([some_crops(withheld, views, seed + 300 + i) for i in range(2 * VIEW_PAIRS)])
     return Questions(
         images=images,
         together=together,
         ways=ways,
-        before={way: matrices_of(before, pictures, together) for way, pictures in ways.items()},
+        before=asked_before,
+        alike_before=np.diagonal(asked_before["crops"], axis1=1, axis2=2).reshape(-1),
+        withheld_before=np.diagonal(matrices_of(before, withheld_crops, len(withheld)), axis1=1, axis2=2).reshape(-1),
         crops=some_crops(images, views, seed),
         touched=near,
         touched_before=apart(ask(before, images), ask(before, near)),

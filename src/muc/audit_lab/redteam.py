@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from muc.audit import EFFECTS, Embed, decide_by_all, hold_back_test, planted_power
+from muc.audit import Effect, Embed, decide_by_memory, hold_back_test, memory_of, planted_power
 from muc.audit.hold_back import ALPHA
-from muc.audit.verdict import CHANGED
+from muc.audit.verdict import CHANGED, INCONCLUSIVE, NO_CHANGE, UNCHANGED
 from muc.audit_lab.asking import CHECKS, Answers, Questions, put, questions, some_crops
 from muc.audit_lab.encoders import Encoder
 from muc.audit_lab.given_runs import Retrained
@@ -24,6 +24,7 @@ from muc.audit_lab.owners import Owner
 from muc.audit_lab.rates import Rate, rate_of
 from muc.audit_lab.rounds import OWNERS, Office, joined, rounds_of
 from muc.config import Runtime
+from muc.errors import UserError
 from muc.progress import meter
 
 DECOYS = 20
@@ -125,7 +126,7 @@ def red_team(
                         parts = np.arange(len(asked.images)).reshape(len(audits), -1)
                         # Any seed is valid; few, so that audits share the splits that the test draws.
                         found[who.name, size][-1] += [
-                            judge(answers, mine, owner, desk.seed % 8)
+                            judge(asked, answers, mine, owner, desk.seed % 8)
                             for mine, owner in zip(parts, audits, strict=True)
                         ]
                     progress.advance(note=who.name)
@@ -141,14 +142,19 @@ def another_model(encoder: Encoder, swaps: Sequence[Encoder], folder: Path, name
 
 
 def prepared(desk: Desk, owners: Sequence[Owner]) -> Questions:
-    """All owners' queries of a round, with decoys from among images that the model was not trained on."""
+    """All owners' queries of a round. Decoys, and half as many withheld images as others, are from among those that the
+    model was not trained on; where these are few, owners share them."""
     rows = np.concatenate([owner.rows for owner in owners])
-    decoys = np.asarray(desk.encoder.images.test[:DECOYS])
+    decoys, others = np.split(np.asarray(desk.encoder.images.test), [DECOYS])
     views, together = desk.encoder.settings.views, 2 * len(owners[0].rows)  # two owners are joined
-    return questions(desk.encoder.embed, desk.pixels[rows], decoys, views, desk.seed % 2**31, together)
+    if len(others) < together // 2:
+        raise UserError(f"{desk.encoder.settings.data.name} has {len(others)} withheld images; give a smaller --images")
+    drawn = np.resize(np.random.default_rng(desk.seed % 2**31).permutation(len(others)), len(rows) // 2)
+    ask = desk.encoder.embed, desk.pixels[rows], others[drawn], decoys
+    return questions(*ask, views, desk.seed % 2**31, together)
 
 
-def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgement:
+def judge(asked: Questions, answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgement:
     """One owner's share of the answers (`mine`: where in them), under every test and counter-measure."""
     part = {way: answers.gaps(way, mine) for way in answers.agm}
     evidence = hold_back_test(part["crops"], owner.forget, DRAWS, seed)
@@ -160,13 +166,19 @@ def judge(answers: Answers, mine: np.ndarray, owner: Owner, seed: int) -> Judgem
     caught = {check: bool(found[mine].any()) for check, found in answers.suspicious.items()}
     passed |= {check: passed["hold_back"] and not caught[check] for check in caught}
     passed["all"] = passed["hold_back"] and not any(caught.values())
+    if np.abs(part["crops"]).max() < UNCHANGED:
+        return Judgement(passed, caught, NO_CHANGE)
     if any(caught.values()):
         return Judgement(passed, caught, REFUSED)
     if passed["hold_back"]:  # power, which takes most of the time, matters only where no change was found
         return Judgement(passed, caught, CHANGED)
-    power = partial(planted_power, part["crops"], int(owner.forget.sum()))
-    powers = [(effect, power(effect, ALPHA, POWER_REPETITIONS, seed)) for effect in EFFECTS.values()]
-    return Judgement(passed, caught, decide_by_all(evidence, powers).verdict)
+    withheld = asked.withheld_before[mine[0] // 2 : (mine[-1] + 1) // 2]
+
+    def power_of(effect: Effect) -> float:
+        return planted_power(part["crops"], int(owner.forget.sum()), effect, ALPHA, POWER_REPETITIONS, seed)
+
+    memory = memory_of(asked.alike_before[mine], withheld)
+    return Judgement(passed, caught, decide_by_memory(evidence, memory, power_of).verdict)
 
 
 def recognition_rates(desk: Desk, owners: Sequence[Owner]) -> tuple[float, float]:
@@ -183,6 +195,6 @@ def summarise(who: ModelOwner, n: int, found: list[list[Judgement]]) -> Row:
     accepted = {name: rate_of(np.array([[j.passed[name] for j in part] for part in found])) for name in used}
     audits = [judgement for part in found for judgement in part]
     caught = {check: sum(j.caught[check] for j in audits) / len(audits) for check in audits[0].caught}
-    kinds = (CHANGED, "no change found", "inconclusive", REFUSED)
+    kinds = (CHANGED, NO_CHANGE, INCONCLUSIVE, REFUSED)
     verdicts = {kind: sum(j.verdict == kind for j in audits) / len(audits) for kind in kinds}
     return Row(who.name, who.honest, n, accepted, caught, verdicts)

@@ -95,6 +95,9 @@ class Start:
     """Your images that the model was trained on: picture files, or folders of them."""
     out: Path
     """Folder for the audit; keep it to yourself until the verdict."""
+    withheld: tuple[Path, ...] = ()
+    """Images of the same kind that the model owner never had, about as many: they show how much the model remembers of
+    the others. Without them an audit can say that something changed, but hardly ever that nothing did."""
     forget: int | None = None
     """How many to have deleted (default: half); the others are held back as controls."""
     views: int = 8
@@ -114,15 +117,18 @@ def start(argv: Sequence[str]) -> None:
     if not flags.images:
         raise UserError("no images were given; name picture files or folders of them")
     paths, names = find_images(flags.images)
-    for path in paths:
+    withheld = find_images(flags.withheld)
+    for path in [*paths, *withheld[0]]:
         read_image(path, 32)  # a broken file is named now, not after the commitment
-    folder = begin(paths, names, flags.out, flags.forget, flags.views, flags.augmentation)
+    folder = begin(paths, names, flags.out, flags.forget, flags.views, flags.augmentation, withheld=withheld)
     terms = folder.commitment().terms
     print(f"publish now            {folder.commitment_file}")
     print(f"  its SHA-256          {folder.commitment_digest()}")
     print(f"then ask the model     muc audit collect {folder} --endpoint URL --model before")
     print(f"then request deletion  of the {terms.n_forget} images in {folder.forget_file}, and no others")
     print(f"after the deletion     muc audit collect {folder} --endpoint URL --model after")
+    if terms.n_withheld:
+        print(f"give to nobody         the {terms.n_withheld} withheld images, before the verdict")
     print(f"keep secret            everything else in {folder}: {terms.n_control} images are held back, and whoever")
     print("                       knows which can make the audit say what they like")
 
@@ -153,8 +159,9 @@ def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
 class VerdictFlags:
     audit: Audit
     """The folder of the audit, with both models' answers."""
-    reference: Literal["ac", "retrain", "smaller"] = "smaller"
-    """What the model owner says was done: decides when 'no change found' may be said (default: the harder to see)."""
+    reference: Literal["ac", "retrain", "memory"] = "memory"
+    """When 'no change found' may be said: if forgetting what this model remembers of the images is ruled out (needs
+    withheld images), or, if the model owner says that this was done, what it does in the paper."""
     json: bool = False
     """Print verdict.json."""
 

@@ -111,7 +111,7 @@ def moved_images(folder: Any, given: Sequence[Path]) -> list[Path]:
 
     paths, _ = find_images(given)
     known = {digest(read_bytes(path)): path for path in paths}
-    images = folder.secret().images
+    images = folder.secret().asked
     if missing := [image.name for image in images if image.sha256 not in known]:
         raise UserError(f"the image '{missing[0]}' of the audit is not among the files given with --images; add it")
     return [known[image.sha256] for image in images]

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from muc.audit.hold_back import HoldBack
+from muc.audit.memory import Memory
 from muc.audit.power import AC, RETRAIN
 from muc.report.canvas import INK, MUTED, PALETTE, png, tidy
 from muc.report.heatmaps import CHANGE, CHANGE_LABEL, SIMILARITY, around_zero, draw_matrix, layout_of_maps, scale_below
@@ -14,7 +15,7 @@ GROUPS = (("to forget", "-"), ("held back", (0, (4, 2))))
 TRACES = ("FS", "negative alignment")
 
 
-def group_heatmaps(before: np.ndarray, after: np.ndarray, forget: np.ndarray) -> bytes:
+def group_heatmaps(before: np.ndarray, after: np.ndarray, forget: np.ndarray, narrow: bool = False) -> bytes:
     """PNG: AM before and after and AGM, images to forget first, the two groups framed and named.
 
     Images are numbered from 1 in the order given: file names, cut to fit, often differ only in what is cut off.
@@ -22,8 +23,8 @@ def group_heatmaps(before: np.ndarray, after: np.ndarray, forget: np.ndarray) ->
     order = np.concatenate([np.flatnonzero(forget), np.flatnonzero(~forget)])
     first, second = (m[np.ix_(order, order)] for m in (before, after))
     labels = [str(i + 1) for i in order]
-    figure = Figure(figsize=(13, 5.8), layout=layout_of_maps())
-    axes = figure.subplots(1, 3)
+    figure = Figure(figsize=(5, 16) if narrow else (13, 5.8), layout=layout_of_maps())
+    axes = figure.subplots(3, 1) if narrow else figure.subplots(1, 3)
     scale = min(first.min(), second.min()), max(first.max(), second.max())
     shown = draw_matrix(axes[0], first, "Before", SIMILARITY, scale, labels, None)
     draw_matrix(axes[1], second, "After", SIMILARITY, scale, labels, None)
@@ -31,7 +32,9 @@ def group_heatmaps(before: np.ndarray, after: np.ndarray, forget: np.ndarray) ->
     change = draw_matrix(axes[2], gap, "Change (before − after)", CHANGE, around_zero([gap]), labels, None)
     for ax in axes:
         _frame_groups(ax, int(forget.sum()), len(order))
-    scale_below(figure, shown, list(axes[:2]), "different  ←  similarity of two views  →  alike")
+    scale_below(
+        figure, shown, [axes[1]] if narrow else list(axes[:2]), "different  ←  similarity of two views  →  alike"
+    )
     scale_below(figure, change, [axes[2]], CHANGE_LABEL)
     return png(figure)
 
@@ -47,10 +50,10 @@ def _frame_groups(ax: Axes, n_forget: int, n: int) -> None:
         ax.text(n - 0.3, start + size / 2 - 0.5, name, rotation=270, ha="left", va="center", fontsize=10, color=INK)
 
 
-def null_histograms(values: np.ndarray, evidence: HoldBack) -> bytes:
+def null_histograms(values: np.ndarray, evidence: HoldBack, narrow: bool = False) -> bytes:
     """PNG: (2, s) contrasts of all splits, the owner's first: where among the others does it lie?"""
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    axes = figure.subplots(1, 2)
+    figure = Figure(figsize=(5, 6.4) if narrow else (10, 3.4), layout="constrained")
+    axes = figure.subplots(2, 1) if narrow else figure.subplots(1, 2)
     found = (evidence.FS, evidence.negative_alignment)
     for ax, trace, row, contrast in zip(axes, TRACES, values, found, strict=True):
         low, high = float(row.min()), float(row.max())
@@ -92,9 +95,9 @@ def null_histograms(values: np.ndarray, evidence: HoldBack) -> bytes:
     return png(figure)
 
 
-def effect_chart(evidence: HoldBack) -> bytes:
-    """PNG: both contrasts with their intervals, beside no change and what the paper's methods do."""
-    figure = Figure(figsize=(10, 2.6), layout="constrained")
+def effect_chart(evidence: HoldBack, memory: Memory | None, narrow: bool = False) -> bytes:
+    """PNG: both contrasts with their intervals, beside none, what was remembered, and what the paper's methods do."""
+    figure = Figure(figsize=(5, 3.6) if narrow else (10, 2.8), layout="constrained")
     ax = figure.subplots()
     found = (evidence.FS, evidence.negative_alignment)
     references = ((AC, "D", "Alignment Calibration in the paper"), (RETRAIN, "s", "Retrain in the paper"))
@@ -107,13 +110,14 @@ def effect_chart(evidence: HoldBack) -> bytes:
             ax.plot(value, y + 0.28, marker, markerfacecolor="none", markeredgecolor=PALETTE[0], markersize=8)
             if y == 0:
                 ax.plot([], [], marker, markerfacecolor="none", markeredgecolor=PALETTE[0], label=name)
+    if memory is not None:
+        ax.fill_betweenx([-0.45, 0.45], memory.low, memory.high, facecolor=PALETTE[1], alpha=0.3, hatch="////")
+        ax.plot([], [], "s", color=PALETTE[1], alpha=0.5, label="remembered before")
     ax.axvline(0, color=INK, linestyle=(0, (4, 3)), linewidth=1.2)
     ax.set_yticks(range(2), ["FS", "negative\nalignment"], color=INK)
     ax.set_ylim(1.6, -0.6)
-    confidence = f"{evidence.confidence:.0%}"
-    ax.set_xlabel(
-        f"change beyond that of the controls, in cosine, with {confidence} interval (dashed: none)", color=MUTED
-    )
-    figure.legend(ncols=3, loc="outside upper right", frameon=False, fontsize=9)
+    label = "change beyond that of the controls, in cosine,", f"with {evidence.confidence:.0%} interval (dashed: none)"
+    ax.set_xlabel(("\n" if narrow else " ").join(label), color=MUTED)
+    figure.legend(ncols=1 if narrow else 4, loc="outside upper right", frameon=False, fontsize=9)
     tidy(ax)
     return png(figure)

@@ -24,7 +24,8 @@ LIMITS = (
     ),
     (
         "That nothing was done.",
-        "Finding no change rules out changes as large as the reference, not smaller ones.",
+        "Finding no change rules out changes as large as the reference, not smaller ones; only answers that are the "
+        "same to the last digits show that a model is the old one.",
     ),
     (
         "That the controls stayed unknown.",
@@ -46,15 +47,45 @@ def audit_page(case: Case) -> str:
         heatmaps=_heatmaps(case),
         null=_null(case),
         effects=_effects(case),
+        withheld=_withheld(judgement, terms),
         limits=LIMITS,
         checks=judgement.checks,
+        without_controls=judgement.without_controls,
         facts=_facts(case),
         hashes=_hashes(case),
         images=[
-            (number, image.name, "to forget" if asked else "held back", image.sha256)
-            for number, (image, asked) in enumerate(zip(case.secret.images, case.secret.mask, strict=True), 1)
+            (number, image.name, group, image.sha256)
+            for number, (image, group) in enumerate(zip(case.secret.asked, _groups(case), strict=True), 1)
         ],
     )
+
+
+def _groups(case: Case) -> list[str]:
+    given = ["to forget" if asked else "held back" for asked in case.secret.mask]
+    return given + ["withheld"] * case.commitment.terms.n_withheld
+
+
+def _withheld(judgement: Judgement, terms: Terms) -> list[str]:
+    """What the images that the model owner never had add, in a sentence each."""
+    memory, after = judgement.memory, judgement.like_withheld
+    if memory is None or after is None:
+        return []
+    remembered = (
+        f"Before the deletion, views of one of your images were more alike than views of a withheld one by "
+        f"{memory.value:.3f} in cosine (interval {memory.low:.3f} to {memory.high:.3f}, {memory.n_withheld} withheld "
+        "images)"
+    )
+    margin = f"to within {terms.margin:g} in cosine (p = {after.p:.2g}, fixed beforehand)"
+    return [
+        f"{remembered}: this is what the model remembered of them, and what forgetting could undo."
+        if memory.low > 0
+        else f"{remembered}: that the model remembered anything of them is not shown.",
+        f"After it, the deleted images are treated like withheld ones, {margin}."
+        if after.p <= terms.alpha
+        else f"Whether the deleted images are now treated like withheld ones, {margin}, is not shown. Views of one "
+        f"image are more alike by {after.positive_alignment.value:+.3f}, different images by "
+        f"{after.negative_alignment.value:+.3f}.",
+    ]
 
 
 def _tiles(judgement: Judgement, terms: Terms) -> list[tuple[str, str, str]]:
@@ -68,9 +99,10 @@ def _tiles(judgement: Judgement, terms: Terms) -> list[tuple[str, str, str]]:
 
 def _heatmaps(case: Case) -> Picture:
     forget, controls = case.judgement.to_forget, case.judgement.controls
-    drawn = group_heatmaps(case.matrices.before, case.matrices.after, case.secret.mask)
+    shown = case.matrices.before, case.matrices.after, case.secret.mask
     return Picture(
-        data_uri(drawn),
+        data_uri(group_heatmaps(*shown)),
+        narrow=data_uri(group_heatmaps(*shown, narrow=True)),
         alt="Three heatmaps: similarity between the images before, after, and the change; the images to forget are "
         f"framed with a solid line, those held back with a dashed one. {_means('To forget', forget)} "
         f"{_means('Held back', controls)}",
@@ -90,9 +122,10 @@ def _means(group: str, a: Alignment) -> str:
 
 def _null(case: Case) -> Picture:
     evidence = case.judgement.verdict.evidence
-    drawn = null_histograms(null_distribution(case.matrices.gap, case.commitment.terms, case.secret), evidence)
+    values = null_distribution(case.matrices.gap, case.commitment.terms, case.secret)
     return Picture(
-        data_uri(drawn),
+        data_uri(null_histograms(values, evidence)),
+        narrow=data_uri(null_histograms(values, evidence, narrow=True)),
         alt=f"Two histograms of the contrasts that other splits would have given. FS: {evidence.FS.value:+.4f}, "
         f"p = {evidence.FS.p:.2g}. Negative alignment: {evidence.negative_alignment.value:+.4f}, "
         f"p = {evidence.negative_alignment.p:.2g}.",
@@ -109,7 +142,8 @@ def _effects(case: Case) -> Picture:
         for name, c in (("FS", evidence.FS), ("negative alignment", evidence.negative_alignment))
     )
     return Picture(
-        data_uri(effect_chart(evidence)),
+        data_uri(effect_chart(evidence, case.judgement.memory)),
+        narrow=data_uri(effect_chart(evidence, case.judgement.memory, narrow=True)),
         alt=f"Both effects with their intervals: {found}.",
         caption=f"How much more the images to forget changed than those held back: {found}. FS above zero: views of "
         "one image are less alike than before. Negative alignment above zero: different images are more alike.",
@@ -124,7 +158,7 @@ def _facts(case: Case) -> list[tuple[str, str]]:
         ("Level", f"{terms.alpha:g}"),
         ("p", f"{evidence.p:.6g}"),
         ("Splits compared", f"{evidence.splits:,}"),
-        ("To forget, held back", f"{terms.n_forget}, {terms.n_control}"),
+        ("To forget, held back, withheld", f"{terms.n_forget}, {terms.n_control}, {terms.n_withheld}"),
         ("Power", ", ".join(f"{name}: {power:.1%}" for name, power in judgement.powers.items())),
         ("Reference", f"{case.reference}: {judgement.verdict.reference}"),
         ("Queries", f"{case.queries} over both models"),

@@ -25,6 +25,8 @@ class Picture:
     source: str
     alt: str
     caption: str
+    narrow: str | None = None
+    """The same for small screens, its panels one below the other."""
 
 
 @dataclass(frozen=True)

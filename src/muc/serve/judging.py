@@ -12,9 +12,10 @@ import numpy as np
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from muc.audit import EFFECTS, RETRAIN, decide_by_all, hold_back_test, plan, planted_power
+from muc.audit import RETRAIN, Effect, decide_by_memory, hold_back_test, plan, planted_power
 from muc.audit.contrasts import STATISTICS, checked_groups, contrasts
 from muc.audit.splits import possible_splits
+from muc.audit.verdict import UNCHANGED, same_model
 from muc.errors import UserError
 from muc.serve.answers import errors
 from muc.serve.keys import Key
@@ -121,9 +122,13 @@ def judge(matrix: Matrix) -> Judged:
     if np.abs(gap).max() > 2:
         raise Refusal(422, f"the matrix holds {np.abs(gap).max():g}; differences of cosines lie between -2 and 2")
     evidence = hold_back_test(gap, forget)
-    # Nobody has told the page what was done.
-    powers = [(effect, planted_power(gap, int(forget.sum()), effect)) for effect in EFFECTS.values()]
-    verdict = decide_by_all(evidence, powers)
+
+    def power_of(effect: Effect) -> float:
+        return planted_power(gap, int(forget.sum()), effect)
+
+    verdict = decide_by_memory(evidence, None, power_of)
+    if np.abs(gap).max() < UNCHANGED:
+        verdict = same_model(verdict)
     values = contrasts(gap, possible_splits(forget, SPLITS, seed=0))
     return Judged(
         verdict=verdict.verdict,

@@ -8,6 +8,7 @@ from muc.audit.hold_back import estimates
 from muc.audit.protocol.answers import Collected
 from muc.audit.protocol.folder import Terms
 from muc.audit.protocol.matrices import Matrices, cosines, decoys_of, off_diagonal, places
+from muc.audit.verdict import UNCHANGED
 
 SAME = 1e-3
 """Cosine distance up to which two answers to the same pixels are the same: arithmetic on GPUs differs by less, and a
@@ -15,10 +16,8 @@ tenth of the smallest effect in the paper is as large."""
 STEEPER = 3
 """Deep networks are steep in places, and trained on the same data, in much the same ones: a model may answer pictures
 that hardly differ so many times as differently as the model before did, when nobody knew yet what would be listed."""
-UNCHANGED = 1e-5
-"""Cosines of a model with other weights, however little it was trained, differ by more; hardly a pair of decoys (at
-most one in ten) may be this close to what it was before."""
 TOO_MANY = 0.1
+"""Of the pairs of decoys, at most so many may be as similar as before, to within `UNCHANGED`."""
 INDISTINCT = 1e-6
 CONTRADICTION = 0.9995
 """Confidence of each of the two intervals that would show shared and fresh views at odds: one wrong alarm in 1,000."""
@@ -82,7 +81,7 @@ def decoys_changed_too(matrices: Matrices, before: np.ndarray, after: np.ndarray
     unmoved = float((np.abs(before - after)[off_diagonal(len(before))] < UNCHANGED).mean())
     if unmoved <= TOO_MANY:
         return Check(name, True, "Pictures that nobody listed changed too, as they do when a model is trained.")
-    if float(np.abs(matrices.shared_gap).max()) < UNCHANGED:  # fresh views differ in any case
+    if nothing_changed(matrices):
         return Check(name, True, "Nothing changed at all, neither the images nor the decoys: it is the old model.")
     return Check(
         name,
@@ -90,6 +89,11 @@ def decoys_changed_too(matrices: Matrices, before: np.ndarray, after: np.ndarray
         f"The images changed, but of the decoys' similarities {unmoved:.0%} are exactly what they were (a trained "
         f"model leaves at most {TOO_MANY:.0%}), as behind a filter that gives some pictures special treatment.",
     )
+
+
+def nothing_changed(matrices: Matrices) -> bool:
+    """By the views that both models saw: fresh ones differ in any case."""
+    return float(np.abs(matrices.shared_gap).max()) < UNCHANGED
 
 
 def pictures_told_apart(answers: Collected, terms: Terms) -> Check:

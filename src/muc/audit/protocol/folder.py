@@ -2,7 +2,8 @@
 
 commitment.json       public at once: terms in the clear, the secret as a hash; signed
 forget.txt            goes to the model owner: the images to delete, no others
-secret.json           images, split, salt, seed; to be kept secret until the verdict, then it opens the commitment
+secret.json           images given away and withheld, split, salt, seed; secret until the verdict, then it opens the
+                      commitment
 private/key.pem       never leaves the folder
 private/images.json   where the image files are on this computer; never needed by anybody else
 answers/              what the models answered, one signed file a batch
@@ -16,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from muc.audit.contrasts import check_sizes
+from muc.audit.contrasts import FEWEST, check_sizes
 from muc.audit.hold_back import ALPHA
 from muc.audit.protocol.records import as_record, digest, is_digest, read_bytes, read_object
 from muc.audit.protocol.signing import check_signature
@@ -42,6 +43,8 @@ class Terms:
 
     n_forget: int
     n_control: int
+    n_withheld: int
+    """Images that the model owner never had: 0, or enough to tell what the model remembers of the others."""
     views: int
     """Random views of each image that each model sees: half of them the same for both models."""
     decoys: int
@@ -52,22 +55,34 @@ class Terms:
     alpha: float = ALPHA
     confidence: float = 0.95
     draws: int = DRAWS
+    margin: float = 0.02
+    """Deleted images are treated like withheld ones if no alignment differs by so much: half of what Retrain's does in
+    the paper."""
 
     def __post_init__(self) -> None:
         check_sizes(self.n_forget, self.n_control)
+        if self.n_withheld:
+            in_range("the number of withheld images", self.n_withheld, FEWEST, 1_000_000)
         in_range("views", self.views, FEWEST_VIEWS, 1000)
         in_range("decoys", self.decoys, 2, 100_000)
-        in_range("repeats", self.repeats, 1, self.n_images * self.views // 4)
-        in_range("near_duplicates", self.near_duplicates, 1, self.n_images * self.shared_views)
+        in_range("repeats", self.repeats, 1, self.n_asked * self.views // 4)
+        in_range("near_duplicates", self.near_duplicates, 1, self.n_asked * self.shared_views)
         in_range("alpha", self.alpha, 1e-6, 0.5)
         in_range("confidence", self.confidence, 0.5, 0.9999)
         in_range("draws", self.draws, 99, 1_000_000)
+        in_range("margin", self.margin, 1e-6, 2)
         if self.statistic != STATISTIC:
             raise UserError(f"the statistic is '{self.statistic[:80]}'; this version knows '{STATISTIC}'")
 
     @property
     def n_images(self) -> int:
+        """Given to the model owner."""
         return self.n_forget + self.n_control
+
+    @property
+    def n_asked(self) -> int:
+        """Those and the withheld ones, which come last."""
+        return self.n_images + self.n_withheld
 
     @property
     def shared_views(self) -> int:
@@ -76,7 +91,7 @@ class Terms:
     @property
     def queries(self) -> int:
         """Pictures that one model is asked about."""
-        return self.n_images * self.views + self.extras
+        return self.n_asked * self.views + self.extras
 
     @property
     def extras(self) -> int:
@@ -98,10 +113,17 @@ class Secret:
     images: list[ImageRecord]
     forget: list[int]
     """Which of the images deletion is requested for; the others are the controls."""
+    withheld: list[ImageRecord]
+    """Images that the model owner never had."""
     seed: str
     """Views, decoys, order of the queries and the draws of the permutation test all follow from it."""
     salt: str
     """Makes the hash tell nothing about images and split, which would be easy to try out."""
+
+    @property
+    def asked(self) -> list[ImageRecord]:
+        """All images that the models are asked about, in the order of the queries."""
+        return self.images + self.withheld
 
     @property
     def mask(self) -> np.ndarray:
@@ -126,7 +148,7 @@ class Commitment:
 
 @dataclass(frozen=True)
 class Locations:
-    """Where the image files are, in the order of `Secret.images`."""
+    """Where the image files are, in the order of `Secret.asked`."""
 
     paths: list[str]
 
@@ -171,7 +193,8 @@ class AuditFolder:
             and secret.forget == sorted(set(secret.forget))
             and len(secret.forget) == terms.n_forget
             and all(0 <= i < n for i in secret.forget)
-            and all(is_digest(image.sha256) for image in secret.images)
+            and len(secret.withheld) == terms.n_withheld
+            and all(is_digest(image.sha256) for image in secret.asked)
         )
         if not whole:
             raise UserError(f"{self.secret_file} does not fit the terms in {self.commitment_file}; start another audit")
@@ -180,6 +203,6 @@ class AuditFolder:
     def locations(self) -> list[Path]:
         values = read_object(self.images_file, IMAGES)
         paths = as_record(Locations, values, self.images_file).paths
-        if len(paths) != self.commitment().terms.n_images:
+        if len(paths) != self.commitment().terms.n_asked:
             raise UserError(f"{self.images_file} names {len(paths)} images; restore it from a copy")
         return [Path(path) for path in paths]

@@ -1,18 +1,22 @@
 """From the stored answers to the verdict: pure functions of vectors, split and terms, for owner and verifiers alike."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
 
-from muc.audit.contrasts import contrasts
+from muc.audit.contrasts import FEWEST, contrasts
+from muc.audit.equivalence import Equivalence, equivalence_test
 from muc.audit.hold_back import hold_back_test
-from muc.audit.power import EFFECTS, planted_power
+from muc.audit.memory import Memory, memory_of
+from muc.audit.power import EFFECTS, Effect, planted_power
 from muc.audit.protocol.answers import Collected
 from muc.audit.protocol.checks import (
     Check,
     decoys_changed_too,
     near_duplicates_agree,
+    nothing_changed,
     pictures_told_apart,
     repeats_agree,
     views_agree,
@@ -22,9 +26,12 @@ from muc.audit.protocol.folder import Commitment, Secret, Terms
 from muc.audit.protocol.matrices import Matrices, cosines, decoys_of, matrices_of, off_diagonal
 from muc.audit.protocol.queries import derived
 from muc.audit.splits import possible_splits
-from muc.audit.verdict import INCONCLUSIVE, Finding, Verdict, decide_by_all
+from muc.audit.verdict import INCONCLUSIVE, Finding, Verdict, decide, decide_by_memory, same_model
+from muc.audit.without_controls import GapTest, disjoint_pairs_test, jackknife_test, pair_t_test
 
-Reference = Literal["ac", "retrain", "smaller"]
+Reference = Literal["ac", "retrain", "memory"]
+"""What a change is compared with: what a method does in the paper, if the model owner says that it was done, or what
+this model remembers."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,12 @@ class Judgement:
     """The verdict's, unless the answers contradict themselves."""
     words: str
     verdict: Verdict
+    memory: Memory | None
+    """Of the model before; None without withheld images."""
+    like_withheld: Equivalence | None
+    """Whether the model after treats deleted images like withheld ones. Secondary: the finding does not hang on it."""
+    without_controls: list[GapTest]
+    """What owners without controls would have seen. For comparison only."""
     powers: dict[str, float]
     checks: list[Check]
     to_forget: Alignment
@@ -60,22 +73,32 @@ def judge(
     after: Collected,
     commitment: Commitment,
     secret: Secret,
-    reference: Reference = "smaller",
+    reference: Reference = "memory",
     power_repetitions: int = 500,
 ) -> Judgement:
     """The verdict that the answers allow. Where they contradict themselves, none: no p-value mends that."""
     check_complete(before, after)
     terms, forget = commitment.terms, secret.mask
-    matrices = matrices_of(before, after, terms)
+    everything = matrices_of(before, after, terms)
+    matrices = everything.first(terms.n_images)
     decoys_before, decoys_after = (cosines(decoys_of(answers, terms)) for answers in (before, after))
     seed = permutation_seed(secret)
     evidence = hold_back_test(matrices.gap, forget, terms.draws, seed, terms.confidence)
-    powers = {
-        name: planted_power(matrices.gap, terms.n_forget, effect, terms.alpha, power_repetitions, seed)
-        for name, effect in EFFECTS.items()
-    }
-    asked = EFFECTS if reference == "smaller" else [reference]
-    verdict = decide_by_all(evidence, [(EFFECTS[name], powers[name]) for name in asked], terms.alpha)
+
+    @cache
+    def power_of(effect: Effect) -> float:
+        return planted_power(matrices.gap, terms.n_forget, effect, terms.alpha, power_repetitions, seed)
+
+    memory = None
+    if terms.n_withheld:
+        alike = everything.before.diagonal()
+        memory = memory_of(alike[: terms.n_images], alike[terms.n_images :], terms.confidence)
+    if reference == "memory":
+        verdict = decide_by_memory(evidence, memory, power_of, terms.alpha)
+    else:
+        verdict = decide(evidence, power_of(EFFECTS[reference]), EFFECTS[reference], terms.alpha)
+    if nothing_changed(everything):
+        verdict = same_model(verdict)
     checks = [
         *(repeats_agree(answers) for answers in (before, after)),
         *(pictures_told_apart(answers, terms) for answers in (before, after)),
@@ -94,7 +117,10 @@ def judge(
         finding=INCONCLUSIVE if failed else verdict.verdict,
         words=words,
         verdict=verdict,
-        powers=powers,
+        memory=memory,
+        like_withheld=_like_withheld(everything.after, secret, terms) if terms.n_withheld else None,
+        without_controls=_without_controls(matrices.gap[np.ix_(forget, forget)]),
+        powers={name: power_of(effect) for name, effect in EFFECTS.items()},
         checks=checks,
         to_forget=_alignment(matrices, forget),
         controls=_alignment(matrices, ~forget),
@@ -102,6 +128,17 @@ def judge(
         model_before=before.model_sha256,
         model_after=after.model_sha256,
     )
+
+
+def _like_withheld(am_after: np.ndarray, secret: Secret, terms: Terms) -> Equivalence:
+    rows = np.concatenate([secret.forget, np.arange(terms.n_images, terms.n_asked)])
+    deleted = np.arange(len(rows)) < terms.n_forget
+    return equivalence_test(am_after[np.ix_(rows, rows)], deleted, terms.margin, terms.margin, terms.alpha)
+
+
+def _without_controls(agm: np.ndarray) -> list[GapTest]:
+    pairs = [disjoint_pairs_test(agm)] if len(agm) > FEWEST else []
+    return [jackknife_test(agm), *pairs, pair_t_test(agm)]
 
 
 def permutation_seed(secret: Secret) -> int:

@@ -11,7 +11,10 @@ from muc.audit.protocol.queries import Query
 
 @dataclass(frozen=True)
 class Matrices:
-    """(n, n) alignment matrices: all views, and the halves that contradict each other where somebody cheats."""
+    """(n, n) alignment matrices: all views, and the halves that contradict each other where somebody cheats.
+
+    Of all images asked about, the withheld ones last.
+    """
 
     before: np.ndarray
     after: np.ndarray
@@ -22,6 +25,10 @@ class Matrices:
     def gap(self) -> np.ndarray:
         """The AGM."""
         return self.before - self.after
+
+    def first(self, n: int) -> "Matrices":
+        """Of the first n images: those that the model owner had."""
+        return Matrices(*(matrix[:n, :n] for matrix in (self.before, self.after, self.shared_gap, self.fresh_gap)))
 
 
 def alignment_of(vectors: np.ndarray) -> np.ndarray:
@@ -54,7 +61,7 @@ def views_of(answers: Collected, terms: Terms) -> np.ndarray:
     kinds = ["shared" if view < terms.shared_views else "fresh" for view in range(terms.views)]
     rows = [
         [at[Query(kind, image, view)][0] for view, kind in enumerate(kinds)]  # ty: ignore[invalid-argument-type]
-        for image in range(terms.n_images)
+        for image in range(terms.n_asked)
     ]
     return answers.vectors[np.array(rows)]
 

@@ -68,7 +68,7 @@ def touched(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def read_images(secret: Secret, paths: Sequence[Path], channels: int, size: int) -> np.ndarray:
     """The owner's images as a model takes them; they must be the files that the audit began with."""
     made = []
-    for image, path in zip(secret.images, paths, strict=True):
+    for image, path in zip(secret.asked, paths, strict=True):
         if not path.is_file():
             raise UserError(f"the image {path} is missing; put it back, or start another audit")
         if digest(read_bytes(path)) != image.sha256:

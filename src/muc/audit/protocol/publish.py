@@ -40,7 +40,7 @@ class Case:
 Render = Callable[[Case], str]
 
 
-def evaluate(folder: AuditFolder, reference: Reference = "smaller") -> Case:
+def evaluate(folder: AuditFolder, reference: Reference = "memory") -> Case:
     """The verdict from the files, not yet written."""
     commitment, secret = folder.commitment(), folder.secret()
     before, after = (read_answers(folder, phase, commitment, secret) for phase in ("before", "after"))
@@ -49,7 +49,7 @@ def evaluate(folder: AuditFolder, reference: Reference = "smaller") -> Case:
         folder=folder,
         commitment=commitment,
         secret=secret,
-        matrices=matrices_of(before, after, commitment.terms),
+        matrices=matrices_of(before, after, commitment.terms).first(commitment.terms.n_images),
         judgement=judgement,
         reference=reference,
         queries=len(before.queries) + len(after.queries),
@@ -57,7 +57,7 @@ def evaluate(folder: AuditFolder, reference: Reference = "smaller") -> Case:
     )
 
 
-def publish(folder: AuditFolder, render: Render, reference: Reference = "smaller") -> Published:
+def publish(folder: AuditFolder, render: Render, reference: Reference = "memory") -> Published:
     """Write report.html, then verdict.json, which holds the report's hash among the others."""
     if folder.verdict_file.exists():
         raise UserError(f"{folder.verdict_file} exists; an audit has one verdict; check it: muc audit verify {folder}")

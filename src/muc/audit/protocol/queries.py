@@ -35,7 +35,7 @@ def queries(seed: str, phase: Phase, terms: Terms) -> list[Query]:
     draw = Random(derived(seed, f"order/{phase}"))
     asked = [
         Query("shared" if view < terms.shared_views else "fresh", image, view)
-        for image in range(terms.n_images)
+        for image in range(terms.n_asked)
         for view in range(terms.views)
     ]
     asked += [Query("decoy", -1, number) for number in range(terms.decoys)]
@@ -50,7 +50,7 @@ def queries(seed: str, phase: Phase, terms: Terms) -> list[Query]:
 
 def near_duplicates(seed: str, terms: Terms) -> list[Query]:
     """Which shared views are also sent hardly changed; the same for both models."""
-    shared = [Query("near", image, view) for image in range(terms.n_images) for view in range(terms.shared_views)]
+    shared = [Query("near", image, view) for image in range(terms.n_asked) for view in range(terms.shared_views)]
     return Random(derived(seed, "near")).sample(shared, terms.near_duplicates)
 
 

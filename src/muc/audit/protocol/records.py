@@ -15,7 +15,7 @@ from muc.errors import UserError
 from muc.storage import replacing
 
 T = TypeVar("T")
-VERSION = 1
+VERSION = 2
 
 
 def canonical(values: dict[str, Any]) -> bytes:

@@ -28,13 +28,13 @@ VIEWS = 8
 """Of each image, for each model."""
 
 
-def terms_for(n_images: int, n_forget: int | None, views: int, augmentation: Views) -> Terms:
+def terms_for(n_images: int, n_forget: int | None, views: int, augmentation: Views, n_withheld: int = 0) -> Terms:
     """Half to forget unless said otherwise; a decoy, a repeat and a near-duplicate for every other image."""
     in_range("the number of images", n_images, 2 * FEWEST, 1e6)
     chosen = n_images // 2 if n_forget is None else n_forget
     in_range("forget", chosen, FEWEST, n_images - FEWEST)
     extra = max(4, n_images // 2)
-    return Terms(chosen, n_images - chosen, views, extra, extra, extra, augmentation)
+    return Terms(chosen, n_images - chosen, n_withheld, views, extra, extra, extra, augmentation)
 
 
 def start(
@@ -45,21 +45,27 @@ def start(
     views: int = VIEWS,
     augmentation: Views | None = None,
     draw: Random | None = None,
+    withheld: tuple[Sequence[Path], Sequence[str]] = ((), ()),
 ) -> AuditFolder:
     """Write the folder of a new audit of these image files; the commitment comes last and makes it one.
+
+    `withheld`: files and names of images that the model owner never had.
 
     Split, salt and seed come from the operating system: who could choose a seed could choose a split. `draw` is for
     tests and simulations.
     """
     draw = draw or secrets.SystemRandom()
     folder = AuditFolder(out)
-    terms = terms_for(len(images), n_forget, views, augmentation or Views())
-    records = [ImageRecord(name, digest(read_bytes(path))) for name, path in zip(names, images, strict=True)]
+    terms = terms_for(len(images), n_forget, views, augmentation or Views(), len(withheld[0]))
+    paths = [*images, *withheld[0]]
+    every = zip([*names, *withheld[1]], paths, strict=True)
+    records = [ImageRecord(name, digest(read_bytes(path))) for name, path in every]
     _check_images(records)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not an empty folder; give another --out")
     secret = Secret(
-        images=records,
+        images=records[: terms.n_images],
+        withheld=records[terms.n_images :],
         forget=sorted(draw.sample(range(len(images)), terms.n_forget)),
         seed=draw.randbytes(32).hex(),
         salt=draw.randbytes(32).hex(),
@@ -68,7 +74,7 @@ def start(
     key = new_key(folder.key_file)
     content = canonical(as_object(SECRET, secret))
     write_new_secret(folder.secret_file, content)
-    located = Locations([str(path.absolute()) for path in images])
+    located = Locations([str(path.absolute()) for path in paths])
     write_new_secret(folder.images_file, canonical(as_object(IMAGES, located)))
     write_bytes(folder.forget_file, secret.forget_text().encode(errors="surrogateescape"))
     created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -83,7 +89,7 @@ def _check_images(records: list[ImageRecord]) -> None:
         if image.sha256 in seen:
             raise UserError(
                 f"'{image.name}' and '{seen[image.sha256]}' are the same file; give each image once, "
-                "or one of them could be deleted and the other held back"
+                "or one of them could be deleted and the other held back or withheld"
             )
         seen[image.sha256] = image.name
         if image.name.splitlines() != [image.name]:
