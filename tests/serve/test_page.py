@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from live_server import Live, picture
 from PIL import Image
 
 from muc.serve.pair import Pair, Which
+from muc.serve.static import PAGE
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -427,6 +429,14 @@ def test_fewer_pieces_for_want_of_budget_are_said(page: Any, live: Live, files: 
     compare(page)
     compare_button(page).click()
     playwright.expect(page.locator("#error")).to_contain_text("takes 96 queries, and 8 are left")
+
+
+def test_the_default_budget_is_enough_for_what_the_page_advises() -> None:
+    from muc.cli.serve import AddKey
+
+    default = next(field.default for field in fields(AddKey) if field.name == "budget")
+    assert "better 40" in (PAGE / "index.html").read_text()
+    assert default >= 2 * 2 * 8 * 40
 
 
 def test_there_is_an_icon(page: Any, live: Live) -> None:

@@ -35,7 +35,7 @@ def serve(
     if not any(key.revoked is None for key in keys.all()):
         raise UserError(
             f"{after} has no keys, and nobody is served without one; "
-            f"add one with: muc serve keys add {after} --name NAME --budget 400"
+            f"add one with: muc serve keys add {after} --name NAME"
         )
     with bind(host, port) as listener:
         pair = open_pair(before, after, runtime)
