@@ -429,6 +429,7 @@ def test_fewer_pieces_for_want_of_budget_are_said(page: Any, live: Live, files: 
     compare(page)
     compare_button(page).click()
     playwright.expect(page.locator("#error")).to_contain_text("takes 96 queries, and 8 are left")
+    assert page.locator("#verdict").is_visible()  # of the comparison that there was
 
 
 def test_the_default_budget_is_enough_for_what_the_page_advises() -> None:

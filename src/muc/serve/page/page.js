@@ -158,7 +158,6 @@ async function loadSplit(file) {
 }
 
 async function compareNow() {
-  state.outcome = null;
   state.outcome = await compare(state.split, state.images, state.server, progress);
   show(state.outcome);
   await state.server.refresh();

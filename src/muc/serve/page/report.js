@@ -44,8 +44,8 @@ export async function saveReport(outcome, result) {  // `result`: the part of th
       ["SHA-256 of the model after", outcome.models.after],
     ]),
     element("h3", "The images"),
-    table(["image", "drawn to be", "SHA-256 of the file"],
-      outcome.images.map(({ name, forget, sha256 }) => [name, forget ? "deleted" : "held back", sha256])),
+    table(["drawn to be", "image, SHA-256 of its file"],
+      outcome.images.map(({ name, forget, sha256 }) => [forget ? "deleted" : "held back", `${name}\n${sha256}`])),
   );
   const main = element("main", element("h1", "Audit report: did the model change how it treats these images?"), shown);
   const head = `<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>Audit report</title><style>${style}</style>`;
