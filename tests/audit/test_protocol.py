@@ -613,6 +613,9 @@ def test_every_refusal_of_a_service_is_one_sentence(
         ({"input": {"channels": 3, "size": 4000}}, "4000 pixels a side, at most 4000000"),
         ({"dimension": DIMENSION + 1}, "vectors of 12 numbers instead of 13"),
         ({"budget": {"total": 5, "left": 5}}, "the budget has 5 left"),
+        ({"views": {"min_scale": 7}}, "trained with views that cannot be"),
+        ({"views": {"min_scale": "half"}}, "trained with views that cannot be"),
+        ({"views": [1]}, "trained with views that cannot be"),
     ],
 )
 def test_what_a_service_says_of_itself_is_checked(over: dict[str, object], words: str, folder: AuditFolder) -> None:
@@ -620,6 +623,14 @@ def test_what_a_service_says_of_itself_is_checked(over: dict[str, object], words
     models.budget = 1000
     with pytest.raises(UserError, match=words):
         collect(folder, "before", client(service(models, **over), []))
+
+
+def test_a_service_may_say_which_views_its_model_was_trained_with() -> None:
+    models = Models()
+    models.budget = 1000
+    said = client(service(models, views={"min_scale": 0.7, "flip": 0}), []).about("before")
+    assert said.views == Views(min_scale=0.7, flip=0)
+    assert client(service(models), []).about("before").views is None
 
 
 def test_a_key_that_is_none_is_refused() -> None:

@@ -77,6 +77,7 @@ def test_about_says_what_is_served(live: Live, alice: str, pair: Pair, runs: tup
             "dimension": pair.dimension,
             "limits": {"images_per_request": 64, "bytes_per_image": 5_000_000, "pixels_per_image": 4_000_000},
             "budget": {"total": 100_000, "left": 100_000},
+            "views": before.config()["pretraining"]["views"],
         }
         answer = client.post("/v1/embed?model=before", files=form(*PICTURES)).json()
         assert answer["model"] == "before"

@@ -18,7 +18,8 @@ class LocalEndpoint:
         self.opened: dict[Phase, Embedder] = {}
 
     def about(self, phase: Phase) -> About:
-        return About(*self._open(phase).input_shape, model_sha256=self._digest(phase))
+        model = self._open(phase)
+        return About(*model.input_shape, model_sha256=self._digest(phase), views=model.views)
 
     def embed(self, pngs: Sequence[bytes], phase: Phase) -> Reply:
         model = self._open(phase)

@@ -84,6 +84,7 @@ def inner_app(pair: Pair, keys: KeyFile, limits: Limits) -> FastAPI:
                 pixels_per_image=limits.pixels_per_image,
             ),
             budget=Budget(total=key.budget, left=key.left),
+            views=pair.views,
         )
 
     @app.post(

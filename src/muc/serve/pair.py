@@ -22,6 +22,8 @@ class Pair:
     shape: tuple[int, int]
     """Channels and side length of what both take."""
     dimension: int
+    views: config.Views
+    """What the model before was trained with, and so what an owner's questions should look like."""
 
     def embed(self, which: Which, pixels: np.ndarray) -> np.ndarray:
         """(n, channels, side, side) uint8 -> (n, d) float64 of length 1. Rows that are not finite stay so."""
@@ -49,4 +51,4 @@ def open_pair(before: RunFolder, after: RunFolder, runtime: config.Runtime) -> P
         sizes = " and ".join(str(vector.shape[1]) for vector in vectors)
         raise UserError(f"{before} and {after} give vectors of {sizes} numbers; serve a model with its own predecessor")
     digests: dict[Which, str] = {"before": before.result()["model_sha256"], "after": after.result()["model_sha256"]}
-    return Pair(first, second, digests, first.input_shape, vectors[0].shape[1])
+    return Pair(first, second, digests, first.input_shape, vectors[0].shape[1], first.views)

@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, Field
 
+from muc.config import Views
+
 PROTOCOL = 1
 
 
@@ -37,6 +39,11 @@ class About(BaseModel):
     dimension: int = Field(description="Numbers in a vector.")
     limits: RequestLimits
     budget: Budget
+    views: Views | None = Field(
+        None,
+        description="The random views that the model before was trained with; an audit that asks with such sees most. "
+        "An endpoint that does not want to say leaves them out.",
+    )
 
 
 class Embedded(BaseModel):

@@ -35,11 +35,13 @@ def serve(
     if not any(key.revoked is None for key in keys.all()):
         raise UserError(
             f"{after} has no keys, and nobody is served without one; "
-            f"add one with: muc serve keys add {after} --name NAME --budget 400"
+            f"add one with: muc serve keys add {after} --name NAME"
         )
     with bind(host, port) as listener:
         pair = open_pair(before, after, runtime)
-        if pair.sha256["before"] not in [step["model_sha256"] for step in after.config()["ancestry"]]:
+        # Until something is unlearned there is one model, and data owners draw their splits with it.
+        made_from = [pair.sha256["after"], *(step["model_sha256"] for step in after.config()["ancestry"])]
+        if pair.sha256["before"] not in made_from:
             say(f"note: {after} was not made from {before}; an audit compares a model with its own predecessor")
         address, port = listener.getsockname()[:2]
         if not is_loopback(address):

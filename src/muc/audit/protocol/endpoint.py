@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from muc.audit.protocol.folder import Phase
+from muc.config import Views
 from muc.errors import UserError
 
 
@@ -21,6 +22,8 @@ class About:
     budget_left: int | None = None
     images_per_request: int = 16
     bytes_per_image: int | None = None
+    views: Views | None = None
+    """That the model before was trained with."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import httpx
 from muc.audit.protocol.endpoint import About, Reply
 from muc.audit.protocol.folder import Phase
 from muc.audit.protocol.records import is_digest
+from muc.config import Views
 from muc.errors import UserError
+from muc.restoring import from_dict
 
 PROTOCOL = 1
 ATTEMPTS = 6
@@ -47,6 +49,7 @@ class HttpEndpoint:
                 budget_left=_whole(values["budget"]["left"]),
                 images_per_request=_whole(limits["images_per_request"]),
                 bytes_per_image=_whole(limits["bytes_per_image"]),
+                views=self._views(values.get("views")),
             )
             pixels = _whole(limits["pixels_per_image"])
         except (KeyError, TypeError, ValueError):
@@ -61,6 +64,15 @@ class HttpEndpoint:
                 f"at most {pixels} pixels; ask its operator to correct this"
             )
         return about
+
+    def _views(self, values: Any) -> Views | None:
+        """Optional: an endpoint need not say how its model was trained."""
+        try:
+            return None if values is None else from_dict(Views, values)
+        except UserError:
+            raise UserError(
+                f"{self.url} says that its model was trained with views that cannot be; tell its operator"
+            ) from None
 
     def embed(self, pngs: Sequence[bytes], phase: Phase) -> Reply:
         files = [("images", (f"{i}.png", png, "image/png")) for i, png in enumerate(pngs)]
