@@ -82,6 +82,8 @@ def plan(argv: Sequence[str]) -> None:
         + " is found with probability 80 %"
     )
     print(f"queries           {found.queries} over both models ({found.queries // 2} each)")
+    if found.images_simulated < flags.images:
+        print(f"Power was computed for {found.images_simulated} images; with more it is higher.")
     if found.power < 0.8:
         print("With so few images, a verdict of 'no change found' is unlikely to be possible; give more if you can.")
 
@@ -162,6 +164,7 @@ class VerdictFlags:
 def verdict(argv: Sequence[str]) -> None:
     about = "What may be said from both models' answers; writes verdict.json (signed) and report.html."
     flags = parse(VerdictFlags, argv, "audit verdict", about, "muc audit verdict audit")
+    from muc.audit.power import MOST_PLANTED
     from muc.audit.protocol.folder import AuditFolder
     from muc.audit.protocol.publish import publish
     from muc.report.audit_page import audit_page
@@ -173,6 +176,9 @@ def verdict(argv: Sequence[str]) -> None:
     else:
         print(found.judgement.finding)
         print(found.judgement.words)
+    evidence = found.judgement.verdict.evidence
+    if (images := evidence.n_forget + evidence.n_control) > MOST_PLANTED:
+        say(f"power was computed for {MOST_PLANTED} of the {images} images; with all of them it is higher")
     say(f"report: {folder.report_file}; for others to check: everything in {folder} but private/")
 
 
