@@ -100,7 +100,7 @@ def test_images_that_cannot_be_audited_are_refused(tmp_path: Path, mine: list[Pa
     other = write_images(tmp_path / "other", 1, seed=9)
     with pytest.raises(UserError, match=r"two images are called 'picture-00.png'"):
         begin(tmp_path / "a", [*mine, *other])
-    with pytest.raises(UserError, match="the number of images is 5; give a number from 6"):
+    with pytest.raises(UserError, match="the number of images is 5; give a number from 6 to 1,000,000"):
         begin(tmp_path / "a", mine[:5])
     with pytest.raises(UserError, match=f"forget is 100; give a number from 3 to {len(mine) - 3}"):
         terms_for(len(mine), 100, 8, MILD)
@@ -670,6 +670,26 @@ def test_wrong_input_is_one_sentence(argv: list[str], words: str, capsys: pytest
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert words in said[0]
+
+
+def test_a_place_that_takes_no_audit_is_one_sentence(mine: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    for out, words in (("/proc/x", "/proc/x/private cannot be written"), ("x" * 300, "is too long")):
+        assert run("start", mine[0].parent, "--out", out) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert words in said[0]
+
+
+def test_a_verdict_that_cannot_be_written_is_one_sentence(
+    folder: AuditFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask_both(folder, Models())
+    folder.report_file.mkdir()
+    assert run("verdict", folder) == 2
+    assert "report.html cannot be written (Is a directory)" in capsys.readouterr().err
+    assert not folder.verdict_file.exists()
+    folder.report_file.rmdir()
+    assert run("verdict", folder) == 0
 
 
 @pytest.mark.parametrize(
