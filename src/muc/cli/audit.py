@@ -156,7 +156,7 @@ class VerdictFlags:
     audit: Audit
     """The folder of the audit, with both models' answers."""
     reference: Literal["ac", "retrain", "smaller"] = "smaller"
-    """What the model owner says was done: decides when 'no change found' may be said (default: the harder to see)."""
+    """What the model owner says was done: 'no change found' has to rule it out (default: both have to be)."""
     json: bool = False
     """Print verdict.json."""
 
@@ -204,6 +204,8 @@ def verify(argv: Sequence[str]) -> None:
     failed = [result for result in results if not result.held]
     if failed:
         raise UserError(f"{len(failed)} of {len(results)} checks fail; the first: {failed[0].what}")
+    if more := verifying.unlisted(folder):
+        print(f"note   not of the audit, and not checked: {', '.join(more)}")
     judgement = read_verdict(folder).judgement
     print(f"\n{judgement.finding}: {judgement.words}")
     if flags.published is None:
