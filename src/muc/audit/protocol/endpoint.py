@@ -21,6 +21,8 @@ class About:
     budget_left: int | None = None
     images_per_request: int = 16
     bytes_per_image: int | None = None
+    key_sha256: str | None = None
+    """Of the key it is asked with. Public in the end, and as good as the key's 256 random bits."""
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ def canonical(values: dict[str, Any]) -> bytes:
     return (json.dumps(values, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()
 
 
-def as_object(format: str, record: Any) -> dict[str, Any]:
+def as_object(format: str, record: Any, version: int = VERSION) -> dict[str, Any]:
     """The JSON object of a dataclass."""
-    return {"format": format, "version": VERSION, **asdict(record)}
+    return {"format": format, "version": version, **asdict(record)}
 
 
 def write_new_secret(path: Path, content: bytes) -> None:
@@ -41,8 +41,8 @@ def write_bytes(path: Path, content: bytes) -> None:
         f.write(content)
 
 
-def read_object(path: Path, format: str) -> dict[str, Any]:
-    """The JSON object in a file of this format, as it was written to the byte."""
+def read_object(path: Path, format: str, newest: int = VERSION) -> dict[str, Any]:
+    """The JSON object in a file of this format, of any version up to the newest, as it was written to the byte."""
     content = read_bytes(path)
     try:
         values = json.loads(content)
@@ -51,8 +51,8 @@ def read_object(path: Path, format: str) -> dict[str, Any]:
     if not isinstance(values, dict) or values.get("format") != format:
         raise UserError(f"{path} is not a '{format}' file; restore it, or give the folder of an audit")
     version = values.get("version")
-    if type(version) is not int or version != VERSION:
-        raise UserError(f"{path} has version {str(version)[:20]}, this muc reads {VERSION}; upgrade muc or restore it")
+    if type(version) is not int or not 1 <= version <= newest:
+        raise UserError(f"{path} has version {str(version)[:20]}, this muc reads {newest}; upgrade muc or restore it")
     try:
         same = canonical(values) == content
     except (ValueError, RecursionError):  # NaN has no place in JSON, but Python's reader takes it
