@@ -18,7 +18,15 @@ from muc import storage
 from muc.__main__ import main
 from muc.errors import UserError
 from muc.run_folder import CONFIG_KEYS, RunFolder, Split
-from muc.storage import load_tensors, replacing, save_tensors, write_json
+from muc.storage import (
+    load_tensors,
+    make_folder,
+    prepare_folder,
+    replacing,
+    save_tensors,
+    write_json,
+    write_text,
+)
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
 SPLIT = Split(seed=3, validation=np.array([4, 1]), retain=np.array([0, 5, 2]), unlearn=np.array([3, 6]))
@@ -177,6 +185,25 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UserError, match="no permission to write"):
         RunFolder(tmp_path / "run").create({}, {}, SPLIT)
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "x" * 300, "x" * 300 + "/y", "file/x"])
+def test_a_place_where_nothing_can_be_written_is_one_sentence(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    for write in (make_folder, prepare_folder, lambda path: write_json(path / "a.json", {})):
+        with pytest.raises(UserError, match=r"cannot be written \(.+\); choose another place|inside a file") as said:
+            write(Path(place))
+        assert len(str(said.value)) < 250
+
+
+def test_a_folder_in_the_place_of_a_file_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html cannot be written \(Is a directory\)"):
+        write_text(tmp_path / "report.html", "words")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_too_little_disk_space_is_noticed_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return complain("the disk is full; make room, then continue with: muc resume RUN")
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
             return complain(f"no permission for {error.filename}; choose another place or change its permissions")
+        if error.errno == errno.ENAMETOOLONG:
+            return complain(f"the name {str(error.filename)[:60]}… is too long for a file; choose a shorter one")
         raise
     return 0
 

@@ -283,4 +283,9 @@ def _small_clip(data: str) -> Pretraining:
 def in_range(name: str, value: float, low: float, high: float) -> None:
     """Raise unless low <= value <= high (which also catches NaN)."""
     if not low <= value <= high:
-        raise UserError(f"{name} is {value}; give a number from {low:g} to {high:g}")
+        raise UserError(f"{name} is {value}; give a number from {_plain(low)} to {_plain(high)}")
+
+
+def _plain(value: float) -> str:
+    """A limit as people write it: 1,000,000 and not 1e+06."""
+    return f"{int(value):,}" if float(value).is_integer() else str(value)

@@ -1,5 +1,6 @@
 """The only place for file formats: JSON and safetensors, written whole or not at all, versioned, checksummed."""
 
+import errno
 import json
 import os
 import re
@@ -18,29 +19,53 @@ from muc.errors import UserError
 
 FORMAT_VERSION = 1
 PARTIAL = ".partial"
+LONGEST_SHOWN = 120  # letters of a path in a sentence
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Whatever the operating system has against a path is one sentence. Full disks and missing permissions pass: the
+    command line has sentences of its own for them."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        shown = str(path) if len(str(path)) <= LONGEST_SHOWN else f"{str(path)[:LONGEST_SHOWN]}…"
+        raise UserError(f"{shown} cannot be written ({error.strerror}); choose another place") from None
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:
     """With all folders above it; one that is there is left as it is."""
-    try:
-        path.mkdir(mode, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        what = "a file" if path.exists() else "inside a file"
-        raise UserError(f"{path} is {what}, not a folder; give another --out") from None
+    with writing(path):
+        try:
+            path.mkdir(mode, parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            what = "a file" if path.exists() else "inside a file"
+            raise UserError(f"{path} is {what}, not a folder; give another --out") from None
+
+
+def prepare_folder(path: Path) -> None:
+    """Before what takes long: the folder is there, and takes files."""
+    make_folder(path)
+    with writing(path), tempfile.TemporaryFile(dir=path):
+        pass
 
 
 @contextmanager
 def replacing(path: Path) -> Generator[BinaryIO]:
     """Write a file beside `path`, flush it to disk, and only then put it in its place."""
     make_folder(path.parent)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+    with writing(path):
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as f:
             yield f
             f.flush()
             os.fsync(f.fileno())
         os.chmod(partial, 0o644)
-        os.replace(partial, path)
+        with writing(path):
+            os.replace(partial, path)
     except BaseException:
         Path(partial).unlink(missing_ok=True)
         raise

@@ -1,10 +1,12 @@
 """Power: the model's numbers, the paper's effects, and plans."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from muc.audit import power
 from muc.audit.hold_back import hold_back_test
 from muc.audit.power import (
     AC,
@@ -13,6 +15,7 @@ from muc.audit.power import (
     HOPEFUL_RHO,
     RETRAIN,
     Effect,
+    at_most,
     minimal_effect,
     model_power,
     plan,
@@ -131,6 +134,36 @@ def test_a_plan_says_what_an_audit_can_find_and_costs() -> None:
 
 def test_sixty_images_in_two_views_need_240_embeddings() -> None:
     assert plan(60, views=2).queries == 240
+
+
+def test_power_of_many_images_is_computed_for_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1000 matrices of 10,000 images at once would be 800 GB."""
+    monkeypatch.setattr(power, "MOST_SIMULATED", 40)
+    found = plan(10_000, views=2)
+    assert (found.n_forget, found.n_control, found.images_simulated) == (5000, 5000, 40)
+    assert found.queries == 40_000
+    assert found.power == plan(40).power
+    assert plan(40).images_simulated == 40
+    monkeypatch.setattr(power, "MOST_PLANTED", 40)
+    wide = scatter(AC, 30, 70, 0.1, np.random.default_rng(0))
+    assert 0 < planted_power(wide, 30, RETRAIN, repetitions=200) < 1
+    assert at_most(40, 30, 70) == (12, 28)
+    assert at_most(40, 3, 997) == (3, 37)
+    assert at_most(40, 10, 30) == (10, 30)
+
+
+def test_simulated_matrices_are_not_all_in_memory_at_once() -> None:
+    tracemalloc.start()
+    model_power(100, 100, repetitions=200)
+    assert tracemalloc.get_traced_memory()[1] < 200 * 200 * 200 * 8
+    tracemalloc.stop()
+
+
+def test_powers_are_what_they_were_when_all_matrices_were_made_at_once() -> None:
+    """verify computes a verdict's powers again: same seed, same numbers, whatever the version."""
+    agm = scatter(AC, 9, 11, 0.1, np.random.default_rng(3))
+    assert (planted_power(agm, 9, AC, seed=7), planted_power(agm, 9, RETRAIN, seed=7)) == (0.808, 0.428)
+    assert (model_power(9, 11), model_power(9, 11, RETRAIN)) == (0.621, 0.307)
 
 
 def test_what_cannot_be_planned_is_refused() -> None:

@@ -1,6 +1,7 @@
 """The audit from start to verdict on models that are plain functions, and what must not leak or be asked twice."""
 
 import json
+import signal
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,8 +19,8 @@ from muc.__main__ import main
 from muc.audit.hold_back import hold_back_test
 from muc.audit.protocol.answers import Collected, read_answers
 from muc.audit.protocol.checks import SAME, near_distances
-from muc.audit.protocol.collect import collect
-from muc.audit.protocol.endpoint import Reply
+from muc.audit.protocol.collect import check_endpoint, collect
+from muc.audit.protocol.endpoint import About, Reply
 from muc.audit.protocol.folder import PHASES, AuditFolder, Phase, Terms
 from muc.audit.protocol.http_client import HttpEndpoint
 from muc.audit.protocol.judge import Judgement, judge
@@ -27,6 +28,7 @@ from muc.audit.protocol.matrices import alignment_of, matrices_of
 from muc.audit.protocol.pictures import Pictures, pixel_digest
 from muc.audit.protocol.publish import publish
 from muc.audit.protocol.queries import batch_size, queries
+from muc.audit.protocol.signing import load_key, signed
 from muc.audit.protocol.start import start, terms_for
 from muc.config import Views
 from muc.errors import UserError
@@ -102,7 +104,7 @@ def test_images_that_cannot_be_audited_are_refused(tmp_path: Path, mine: list[Pa
     other = write_images(tmp_path / "other", 1, seed=9)
     with pytest.raises(UserError, match=r"two images are called 'picture-00.png'"):
         begin(tmp_path / "a", [*mine, *other])
-    with pytest.raises(UserError, match="the number of images is 5; give a number from 6"):
+    with pytest.raises(UserError, match="the number of images is 5; give a number from 6 to 1,000,000"):
         begin(tmp_path / "a", mine[:5])
     with pytest.raises(UserError, match=f"forget is 100; give a number from 3 to {len(mine) - 3}"):
         terms_for(len(mine), 100, 8, MILD)
@@ -435,6 +437,100 @@ def test_a_model_that_changes_during_the_collection_is_noticed(folder: AuditFold
     assert len(list(folder.answers.glob("before-*.json"))) == 2
 
 
+def test_the_model_of_before_is_not_asked_as_the_model_after(folder: AuditFolder) -> None:
+    models = Models()
+    models.hashes["after"] = models.hashes["before"]
+    collect(folder, "before", models)
+    asked = len(models.batches)
+    with pytest.raises(UserError, match=r"still serves the model of before as 'after' \(hash a{12}\)") as said:
+        collect(folder, "after", models)
+    assert "\n" not in str(said.value)
+    assert len(models.batches) == asked
+    models.hashes["after"] = "b" * 64
+    assert collect(folder, "after", models).complete
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_one_hash_for_both_models_is_said_in_the_verdict(change: bool, folder: AuditFolder) -> None:
+    """However the files came about."""
+    models = Models(forgotten(folder) if change else ())
+    ask_both(folder, models)
+    commitment, secret = folder.commitment(), folder.secret()
+    before, after = (read_answers(folder, phase, commitment, secret) for phase in PHASES)
+    found = judge(before, replace(after, model_sha256=before.model_sha256), commitment, secret, power_repetitions=20)
+    assert "stated the same model hash before and after (aaaaaaaaaaaa)" in found.words
+    assert found.finding == "inconclusive"
+    assert found.checks[-1].held != change
+    assert ("contradict themselves" in found.words) == change
+
+
+def test_every_model_is_looked_at_before_the_first_is_asked(folder: AuditFolder) -> None:
+    class Uneven(Models):
+        def about(self, phase: Phase) -> About:
+            return replace(super().about(phase), size=SIZE * (2 if phase == "after" else 1))
+
+    with pytest.raises(UserError, match=r"the model before takes \(3, 8\) pictures .*, the model after \(3, 16\)"):
+        check_endpoint(folder, PHASES, Uneven())
+    models = Models()
+    both = 2 * folder.commitment().terms.queries
+    models.budget = both - 1
+    with pytest.raises(
+        UserError, match=f"{both} questions for the model 'before' and 'after', the budget has {both - 1}"
+    ):
+        check_endpoint(folder, PHASES, models)
+    models.budget = both
+    assert list(check_endpoint(folder, PHASES, models)) == ["before", "after"]
+    models.hashes["after"] = models.hashes["before"]
+    with pytest.raises(UserError, match="still serves the model of before"):
+        check_endpoint(folder, PHASES, models)
+    assert models.batches == []
+
+
+def cut_off(folder: AuditFolder, endpoint: HttpEndpoint) -> None:
+    """Ask two batches."""
+
+    def stop(done: int, _total: int) -> None:
+        if done == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(folder, "before", endpoint, report=stop)
+
+
+def test_another_key_within_one_collection_is_refused(folder: AuditFolder) -> None:
+    """Each key has its own rotation: answers to two keys would look as if the model contradicted itself."""
+    models = Models()
+    models.budget = 1000
+    cut_off(folder, client(service(models), []))
+    asked = len(models.batches)
+    with pytest.raises(UserError, match="was asked with another key so far") as said:
+        collect(folder, "before", client(service(models, "other-key"), [], "other-key"))
+    assert "\n" not in str(said.value)
+    assert len(models.batches) == asked
+    assert collect(folder, "before", client(service(models), [])).complete
+    assert collect(folder, "after", client(service(models, "other-key"), [], "other-key")).complete  # no harm there
+    for path in folder.answers.iterdir():
+        assert "secret-key" not in path.read_text()
+    found = read_answers(folder, "before", folder.commitment(), folder.secret())
+    assert found.key_sha256 == sha256(b"secret-key").hexdigest()
+
+
+def test_answers_to_two_keys_do_not_pass_for_one_collection(folder: AuditFolder) -> None:
+    models = Models()
+    models.budget = 1000
+    cut_off(folder, client(service(models), []))
+    rewrite(folder, "before-000005.json", key_sha256="0" * 64)
+    with pytest.raises(UserError, match=r"before-000005\.json was asked with another key"):
+        read_answers(folder, "before", folder.commitment(), folder.secret())
+
+
+def rewrite(folder: AuditFolder, name: str, **values: object) -> None:
+    """A batch with other content, signed as its own."""
+    path = folder.answers / name
+    made = {k: v for k, v in json.loads(path.read_bytes()).items() if k != "signature"} | values
+    path.write_bytes(signed(made, load_key(folder.key_file)))
+
+
 BAD: dict[str, Callable[[list[list[float]]], object]] = {
     "instead of 12": lambda v: [row[:-1] for row in v],
     "zero or hold NaN": lambda v: [[float("nan")] * DIMENSION for _ in v],
@@ -641,7 +737,26 @@ def test_a_key_that_is_none_is_refused() -> None:
         HttpEndpoint("models.example", "key")
 
 
+def test_a_wrong_port_is_named() -> None:
+    for port in ("99999", "port", "0"):
+        with pytest.raises(UserError, match=f"has the port '{port}'; give one from 1 to 65,535"):
+            HttpEndpoint(f"http://127.0.0.1:{port}/below", "key")
+    with pytest.raises(UserError, match="is no address"):
+        HttpEndpoint("http://[::1", "key")
+
+
+def test_who_waits_is_told_why(folder: AuditFolder) -> None:
+    said: list[str] = []
+    endpoint = HttpEndpoint("http://127.0.0.1:1", "key", httpx.MockTransport(away), lambda _: None, said.append)
+    with pytest.raises(UserError, match="cannot be reached"):
+        collect(folder, "before", endpoint)
+    assert said[0] == "http://127.0.0.1:1 cannot be reached (ConnectError); trying again in 1 s (1 of 5)"
+    assert len(said) == 5
+
+
 # --- the command line ---
+
+HTTPS = ("--endpoint", "https://models.example")
 
 ADAPTER = f"""
 import sys
@@ -673,7 +788,12 @@ def test_the_commands_lead_from_images_to_a_verified_verdict(
     assert run("collect", out, "--adapter", adapter, "--model", "before") == 0
     moved = mine[0].parent.rename(tmp_path / "moved")
     assert run("collect", out, "--adapter", adapter) == 2
-    assert run("collect", out, "--adapter", adapter, "--images", moved) == 0
+    assert "with --adapter say which model to ask: --model before" in capsys.readouterr().err
+    assert run("collect", out, "--adapter", adapter, "--model", "after") == 2
+    assert "is missing; put it back, or say with --images" in capsys.readouterr().err
+    assert run("verdict", out) == 2
+    assert f"first: muc audit collect {out} --model after" in capsys.readouterr().err
+    assert run("collect", out, "--adapter", adapter, "--images", moved, "--model", "after") == 0
     published = tmp_path / "published.json"
     published.write_bytes((out / "commitment.json").read_bytes())
     assert run("verdict", out, "--reference", "ac") == 0
@@ -682,10 +802,29 @@ def test_the_commands_lead_from_images_to_a_verified_verdict(
         path.unlink()
     (out / "private").rmdir()
     assert run("verify", out, "--published", published) == 0
-    assert "FAILS" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "FAILS" not in said
+    assert "note" not in said
+    (out / "answers" / "notes.txt").write_text("mine")
+    assert run("verify", out) == 0
+    assert "note   not of the audit, and not checked: answers/notes.txt\n" in capsys.readouterr().out
+    assert run("verify", out, "--published", tmp_path / "missing") == 2
+    assert f"the published commitment '{tmp_path / 'missing'}' cannot be read (No such file" in capsys.readouterr().out
     (out / "forget.txt").write_text("other.png\n")
     assert run("verify", out) == 2
     assert "forget.txt" in capsys.readouterr().err
+
+
+def test_a_collection_that_is_terminated_says_how_it_goes_on(
+    folder: AuditFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = tmp_path / "adapter.py"
+    stop = "import os, signal\ndef embed(pngs, model): os.kill(os.getpid(), signal.SIGTERM)\n"
+    adapter.write_text("SIZE = 8\n" + stop)
+    before = signal.getsignal(signal.SIGTERM)
+    assert run("collect", folder, "--adapter", adapter, "--model", "before") == 130
+    assert "nothing is lost. Go on with: the same muc audit collect" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_runs_on_this_computer_can_be_audited_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -734,14 +873,35 @@ def test_wrong_input_is_one_sentence(argv: list[str], words: str, capsys: pytest
     assert words in said[0]
 
 
+def test_a_place_that_takes_no_audit_is_one_sentence(mine: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    for out, words in (("/proc/x", "/proc/x/private cannot be written"), ("x" * 300, "is too long")):
+        assert run("start", mine[0].parent, "--out", out) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert words in said[0]
+
+
+def test_a_verdict_that_cannot_be_written_is_one_sentence(
+    folder: AuditFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask_both(folder, Models())
+    folder.report_file.mkdir()
+    assert run("verdict", folder) == 2
+    assert "report.html cannot be written (Is a directory)" in capsys.readouterr().err
+    assert not folder.verdict_file.exists()
+    folder.report_file.rmdir()
+    assert run("verdict", folder) == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         ([], "give one of --endpoint, --adapter and --run to say whom to ask; none was given"),
         (["--endpoint", "https://models.example", "--adapter", "a.py"], "--endpoint and --adapter was given"),
-        (["--endpoint", "https://models.example"], "there is no key; put it into the environment variable"),
-        (["--endpoint", "https://models.example", "--key-file", "nowhere"], "the key file 'nowhere' cannot be read"),
-        (["--adapter", "nowhere.py"], "there is no adapter 'nowhere.py'"),
+        (["--endpoint", "https://models.example"], "with --endpoint say which model to ask: --model before"),
+        ([*HTTPS, "--model", "before"], "there is no key; put it into the environment variable"),
+        ([*HTTPS, "--model", "after", "--key-file", "nowhere"], "the key file 'nowhere' cannot be read"),
+        (["--adapter", "nowhere.py", "--model", "before"], "there is no adapter 'nowhere.py'"),
         (["--run", "runs/after"], "give the one before it with --before"),
     ],
 )

@@ -1,5 +1,6 @@
 """Both commands from end to end, on encoders that are hardly trained."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,26 @@ def test_calibrate(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (found["pairs"], found["audits"]) == (2, 40)
     assert {cell["test"] for cell in found["cells"]} == set(TESTS)
     assert (tmp_path / "calibration.png").stat().st_size > 1000
+
+
+def test_a_smoke_test_leaves_the_results_of_others_alone(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    calibrate(["--smoke", "--data", "digits", "--runs", str(runs)])
+    redteam(["--smoke", "--data", "digits", "--runs", str(runs), "--checks", "decoys", "--without", "Retrain"])
+    assert not Path("results").exists()
+    found = {path.name for path in Path("runs/audit-lab/smoke").iterdir()}
+    assert found == {"calibration.json", "calibration.md", "calibration.png", "redteam.json", "redteam.md"}
+
+
+@pytest.mark.parametrize("command", [calibrate, redteam])
+def test_results_that_would_have_no_place_are_noticed_before_the_work(
+    command: Callable[[Sequence[str]], None], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="/proc/x cannot be written"):
+        command(["--runs", str(tmp_path / "runs"), "--out", "/proc/x"])
+    assert not (tmp_path / "runs").exists()
 
 
 def test_redteam_takes_the_encoders_that_are_there(
@@ -77,7 +98,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         redteam(["--smoke", "--checks", "luck"])
     with pytest.raises(UserError, match="unknown model owner 'me'"):
         redteam(["--smoke", "--without", "me"])
-    with pytest.raises(UserError, match="at least one pair"):
+    with pytest.raises(UserError, match="--pairs is 0; give a number from 1"):
         calibrate(["--pairs", "0"])
-    with pytest.raises(UserError, match="four images"):
+    with pytest.raises(UserError, match="--images is 2; give a number from 4"):
         redteam(["--images", "2"])

@@ -9,9 +9,10 @@ import sys
 import threading
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
-from live_server import CPU, running
+from live_server import CPU, form, picture, running
 
 from muc.__main__ import main
 from muc.errors import UserError
@@ -78,6 +79,44 @@ def test_adding_while_charging_loses_neither(keys: KeyFile) -> None:
     assert keys.all()[0].used == 60
 
 
+def test_a_budget_can_be_raised_and_the_key_stays_the_same(
+    after: Path, pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a running server too: a new key would have another rotation, and spoil a collection under way."""
+    keys = KeyFile(after)
+    token = keys.add("alice", 2)
+    with running(pair, keys) as live, live.client(token) as client:
+
+        def ask() -> httpx.Response:
+            return client.post("/v1/embed?model=before", files=form(picture(), picture(1)))
+
+        first = ask().json()
+        assert first["budget_left"] == 0
+        assert ask().status_code == 403
+        assert main(["serve", "keys", "budget", str(after), "--name", "alice", "--budget", "5"]) == 0
+        assert "alice: 3 of 5 images left" in capsys.readouterr().err
+        again = ask().json()
+    assert again["budget_left"] == 1
+    assert again["vectors"] == first["vectors"]
+    key = keys.find(token)
+    assert (key.budget, key.used) == (5, 4)
+    assert keys.set_budget("alice", 3).left == 0  # what was embedded stays embedded
+    keys.revoke("alice")
+    with pytest.raises(UserError, match="has no key named 'alice'"):
+        keys.set_budget("alice", 9)
+
+
+def test_raising_a_budget_while_charging_loses_neither(keys: KeyFile) -> None:
+    keys.add("alice", 100)
+    alice = keys.all()[0].id
+    thread = threading.Thread(target=lambda: [KeyFile(keys.run).charge(alice, 1) for _ in range(30)])
+    thread.start()
+    for budget in range(101, 131):
+        KeyFile(keys.run).set_budget("alice", budget)
+    thread.join()
+    assert (keys.all()[0].budget, keys.all()[0].used) == (130, 30)
+
+
 @pytest.mark.parametrize("damage", ["", "{}", "[]", '{"format_version": 1, "keys": [{"name": "x"}]}'])
 def test_a_damaged_key_file_lets_nobody_in(pair: Pair, keys: KeyFile, alice: str, damage: str) -> None:
     with running(pair, keys) as live, live.client(alice) as client:
@@ -128,11 +167,13 @@ def test_the_commands_add_list_and_revoke(after: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["keys"], "add, list, revoke"),
+        (["keys"], "add, budget, list, revoke"),
         (["keys", "ad"], "did you mean 'add'"),
         (["keys", "add", "nowhere", "--name", "x"], "muc resume|no run|not finished"),
         (["keys", "add", "RUN", "--name", "x", "--budget", "0"], "--budget is 0"),
         (["keys", "add", "RUN", "--name", "a\nb"], "--name"),
+        (["keys", "budget", "nowhere", "--name", "x", "--budget", "5"], "muc resume|no run|not finished"),
+        (["keys", "budget", "RUN", "--name", "x", "--budget", "0"], "--budget is 0"),
         (["RUN", "--before", "RUN"], "muc serve keys add"),
     ],
 )

@@ -4,7 +4,10 @@ Before, alignment gaps are simulated as normal with the paper's means and deviat
 their spread: the change is planted into the owner's own matrix.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -20,6 +23,10 @@ CAUTIOUS_RHO, HOPEFUL_RHO = 0.3, 0.03
 """The correlation between pairs that share an image is not known before the audit; this is the range to plan for."""
 DRAWS = 999  # enough to tell whether p is below alpha, and ten times as fast as an audit's
 LARGEST_SCALE = 8.0
+MOST_SIMULATED, MOST_PLANTED = 200, 400
+"""Images that power is computed for, before and after: more would take minutes, and only have more power."""
+AT_ONCE = 16
+"""Matrices at a time: one by one takes long on a busy machine, and all together much memory."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +92,25 @@ def planted_power(
     """Share of random splits of the owner's own images at which the effect, added to their AGM, would be found.
 
     So spread, correlation and odd images are those of this audit. A change that is there already adds to the spread,
-    and the power comes out too low rather than too high. Only means are planted, not the effect's deviations.
+    and the power comes out too low rather than too high. Only means are planted, not the effect's deviations. Of more
+    than `MOST_PLANTED` images, so many are drawn each time: that, too, is too low rather than too high.
     """
-    agm, forget = checked_groups(agm, np.arange(len(agm)) < n_forget)
-    n_control = len(agm) - n_forget
-    rng = np.random.default_rng(seed)
-    orders = np.array([rng.permutation(len(agm)) for _ in range(repetitions)])
-    rows = _splits(forget, seed)
-    noise = _contrasts_of(agm[orders[:, :, None], orders[:, None, :]], rows)
+    agm, _ = checked_groups(agm, np.arange(len(agm)) < n_forget)
+    n_forget, n_control = at_most(MOST_PLANTED, n_forget, len(agm) - n_forget)
+    n, rng = n_forget + n_control, np.random.default_rng(seed)
+    orders = [rng.permutation(len(agm))[:n] for _ in range(repetitions)]
+    rows = _splits(np.arange(n) < n_forget, seed)
+    noise = _contrasts_of((agm[np.ix_(order, order)] for order in orders), rows)
     return _rejected(noise + contrasts(shift(effect, n_forget, n_control), rows), alpha)
+
+
+def at_most(most: int, n_forget: int, n_control: int) -> tuple[int, int]:
+    """These sizes of the groups, or smaller ones in the same proportion."""
+    n = n_forget + n_control
+    if n <= most:
+        return n_forget, n_control
+    fewer = min(max(round(most * n_forget / n), FEWEST), most - FEWEST)
+    return fewer, most - fewer
 
 
 def minimal_effect(
@@ -131,6 +148,8 @@ class Plan:
     """The smallest change found with 80 % power, as a multiple of the reference; None where even 8 times is not."""
     queries: int
     """Embeddings over both models."""
+    images_simulated: int
+    """How many images the powers and the smallest change are for; with more, the powers are higher."""
 
 
 def plan(
@@ -149,15 +168,27 @@ def plan(
         raise UserError(f"{n_images} images are too few to audit with; give at least {2 * FEWEST}")
     n_forget = n_images // 2
     n_control = n_images - n_forget
+    sizes = at_most(MOST_SIMULATED, n_forget, n_control)
     return Plan(
         n_forget=n_forget,
         n_control=n_control,
         reference=effect.name,
-        power=model_power(n_forget, n_control, effect, CAUTIOUS_RHO, alpha, seed=seed),
-        power_at_best=model_power(n_forget, n_control, effect, HOPEFUL_RHO, alpha, seed=seed),
-        minimal_effect=minimal_effect(n_forget, n_control, effect, CAUTIOUS_RHO, alpha, seed=seed),
+        power=model_power(*sizes, effect, CAUTIOUS_RHO, alpha, seed=seed),
+        power_at_best=model_power(*sizes, effect, HOPEFUL_RHO, alpha, seed=seed),
+        minimal_effect=minimal_effect(*sizes, effect, CAUTIOUS_RHO, alpha, seed=seed),
         queries=2 * (n_images * views + extras),
+        images_simulated=sum(sizes),
     )
+
+
+def enough_images(effect: Effect, more_than: int, alpha: float = ALPHA, seed: int = 0) -> int | None:
+    """How many images find the effect with power `ENOUGH`, by steps of a quarter; None if `MOST_SIMULATED` do not."""
+    n = more_than
+    while n < MOST_SIMULATED:
+        n = min(MOST_SIMULATED, 2 * math.ceil(0.625 * n))  # in halves
+        if model_power(n // 2, n // 2, effect, CAUTIOUS_RHO, alpha, repetitions=400, seed=seed) >= ENOUGH:
+            return n
+    return None
 
 
 def _simulated(
@@ -167,7 +198,7 @@ def _simulated(
     check_sizes(n_forget, n_control)
     rng = np.random.default_rng(seed)
     rows = _splits(np.arange(n_forget + n_control) < n_forget, seed)
-    agms = np.stack([scatter(effect, n_forget, n_control, rho, rng) for _ in range(repetitions)])
+    agms = (scatter(effect, n_forget, n_control, rho, rng) for _ in range(repetitions))
     return _contrasts_of(agms, rows), contrasts(shift(effect, n_forget, n_control), rows)
 
 
@@ -175,9 +206,12 @@ def _splits(forget: np.ndarray, seed: int) -> np.ndarray:
     return possible_splits(forget, DRAWS, seed, most_splits=DRAWS + 1)
 
 
-def _contrasts_of(agms: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """A few matrices at a time: one by one takes long on a busy machine, and all together much memory."""
-    return np.concatenate([contrasts(agms[first : first + 16], rows) for first in range(0, len(agms), 16)])
+def _contrasts_of(agms: Iterator[np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """(s, n) splits -> (matrices, 2, s)"""
+    made = []
+    while some := list(islice(agms, AT_ONCE)):
+        made.append(contrasts(np.stack(some), rows))
+    return np.concatenate(made)
 
 
 def _rejected(values: np.ndarray, alpha: float) -> float:

@@ -1,6 +1,7 @@
 """muc audit: plan, start, verdict, verify; the other steps have files of their own."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -51,8 +52,11 @@ def audit(argv: Sequence[str]) -> None:
 class Plan:
     images: int
     """How many images you have: those to delete and those to hold back, together."""
-    reference: Literal["ac", "retrain"] = "ac"
-    """What the model owner says is done: Alignment Calibration, or training without the images (harder to see)."""
+    withheld: int = 0
+    """How many images you have, besides, that the model owner never had (see muc audit start --help)."""
+    reference: Literal["ac", "retrain"] = "retrain"
+    """How large a change: what training without the images does in the paper, or Alignment Calibration (easier to see).
+    A model that remembers less than the paper's changes less."""
     views: int = 8
     """Random views of each image that each model is asked about."""
     json: bool = False
@@ -62,13 +66,15 @@ class Plan:
 def plan(argv: Sequence[str]) -> None:
     about = "What an audit with so many images can find, and how many queries it takes."
     flags = parse(Plan, argv, "audit plan", about, "muc audit plan --images 20")
-    from muc.audit import EFFECTS
+    from muc.audit import EFFECTS, enough_images
     from muc.audit import plan as planning
+    from muc.audit.power import ENOUGH, MOST_SIMULATED
     from muc.audit.protocol.start import terms_for
 
     config.in_range("images", flags.images, 6, 10_000)
-    terms = terms_for(flags.images, None, flags.views, config.Views())
-    found = planning(flags.images, EFFECTS[flags.reference], views=flags.views, extras=terms.extras)
+    terms = terms_for(flags.images, None, flags.views, config.Views(), flags.withheld)
+    extras = terms.extras + flags.withheld * flags.views
+    found = planning(flags.images, EFFECTS[flags.reference], views=flags.views, extras=extras)
     if flags.json:
         print_json(vars(found))
         return
@@ -82,8 +88,14 @@ def plan(argv: Sequence[str]) -> None:
         + " is found with probability 80 %"
     )
     print(f"queries           {found.queries} over both models ({found.queries // 2} each)")
-    if found.power < 0.8:
-        print("With so few images, a verdict of 'no change found' is unlikely to be possible; give more if you can.")
+    if found.images_simulated < flags.images:
+        print(f"Power was computed for {found.images_simulated} images; with more it is higher.")
+    if found.power < ENOUGH:
+        more = enough_images(EFFECTS[flags.reference], flags.images)
+        at = f"{more} images would" if more else f"not even {MOST_SIMULATED} images would"
+        print(f"Give more images if you can: {at} find that change with probability 80 % or more.")
+    if not flags.withheld:
+        print("Without withheld images an audit can find a change, but hardly ever say that there was none.")
 
 
 # --- start ---
@@ -102,6 +114,11 @@ class Start:
     """How many to have deleted (default: half); the others are held back as controls."""
     views: int = 8
     """Random views of each image that each model is asked about."""
+    endpoint: str | None = None
+    """Address of the embedding endpoint, to take the views from that the model was trained with: it remembers images by
+    these. (Nothing is asked about images yet; the key is taken as by muc audit collect.)"""
+    key_file: Path | None = None
+    """A file that holds the key for it (default: the environment variable MUC_AUDIT_KEY)."""
     augmentation: ViewsFlags = field(default_factory=config.Views)
 
 
@@ -120,8 +137,14 @@ def start(argv: Sequence[str]) -> None:
     withheld = find_images(flags.withheld)
     for path in [*paths, *withheld[0]]:
         read_image(path, 32)  # a broken file is named now, not after the commitment
-    folder = begin(paths, names, flags.out, flags.forget, flags.views, flags.augmentation, withheld=withheld)
+    augmentation = flags.augmentation if flags.endpoint is None else trained_views(flags)
+    folder = begin(paths, names, flags.out, flags.forget, flags.views, augmentation, withheld=withheld)
     terms = folder.commitment().terms
+    if flags.endpoint is None and flags.augmentation == config.Views():
+        say(
+            "The views are the usual ones. A model remembers images by the views it was trained with: an audit with "
+            "those sees more (--endpoint asks for them, or give --min-scale and so on)."
+        )
     print(f"publish now            {folder.commitment_file}")
     print(f"  its SHA-256          {folder.commitment_digest()}")
     print(f"then ask the model     muc audit collect {folder} --endpoint URL --model before")
@@ -131,6 +154,23 @@ def start(argv: Sequence[str]) -> None:
         print(f"give to nobody         the {terms.n_withheld} withheld images, before the verdict")
     print(f"keep secret            everything else in {folder}: {terms.n_control} images are held back, and whoever")
     print("                       knows which can make the audit say what they like")
+
+
+def trained_views(flags: Start) -> config.Views:
+    """As the endpoint states them; an untrue word costs power, and cannot make a change appear."""
+    if flags.augmentation != config.Views():
+        raise UserError("--endpoint takes the views from the model; leave out --min-scale and the other views' flags")
+    from muc.cli.audit_collect import Collect, endpoint_of
+
+    with ExitStack() as open_connections:
+        asked = Collect(flags.out, "before", endpoint=flags.endpoint, key_file=flags.key_file)
+        views = endpoint_of(asked, open_connections).about("before").views
+    if views is None:
+        raise UserError(
+            f"the endpoint {flags.endpoint} does not say which views its model was trained with; leave out --endpoint, "
+            "or ask the operator and give them as --min-scale and so on"
+        )
+    return views
 
 
 def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
@@ -169,6 +209,7 @@ class VerdictFlags:
 def verdict(argv: Sequence[str]) -> None:
     about = "What may be said from both models' answers; writes verdict.json (signed) and report.html."
     flags = parse(VerdictFlags, argv, "audit verdict", about, "muc audit verdict audit")
+    from muc.audit.power import MOST_PLANTED
     from muc.audit.protocol.folder import AuditFolder
     from muc.audit.protocol.publish import publish
     from muc.report.audit_page import audit_page
@@ -180,6 +221,9 @@ def verdict(argv: Sequence[str]) -> None:
     else:
         print(found.judgement.finding)
         print(found.judgement.words)
+    evidence = found.judgement.verdict.evidence
+    if (images := evidence.n_forget + evidence.n_control) > MOST_PLANTED:
+        say(f"power was computed for {MOST_PLANTED} of the {images} images; with all of them it is higher")
     say(f"report: {folder.report_file}; for others to check: everything in {folder} but private/")
 
 
@@ -205,6 +249,8 @@ def verify(argv: Sequence[str]) -> None:
     failed = [result for result in results if not result.held]
     if failed:
         raise UserError(f"{len(failed)} of {len(results)} checks fail; the first: {failed[0].what}")
+    if more := verifying.unlisted(folder):
+        print(f"note   not of the audit, and not checked: {', '.join(more)}")
     judgement = read_verdict(folder).judgement
     print(f"\n{judgement.finding}: {judgement.words}")
     if flags.published is None:

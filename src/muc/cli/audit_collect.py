@@ -1,8 +1,10 @@
 """muc audit collect: ask the models, wherever they are."""
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+import signal
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +22,7 @@ class Collect:
     audit: Audit
     """The folder of the audit."""
     model: Literal["before", "after"] | None = None
-    """Which model to ask (default: both, where there is no choice of time)."""
+    """Which model to ask: before the deletion is requested, or after it is done (default with --run: both)."""
     endpoint: str | None = None
     """Address of an embedding endpoint, as `muc serve` opens it."""
     key: str | None = None
@@ -47,33 +49,53 @@ def collect(argv: Sequence[str]) -> None:
     folder = AuditFolder(flags.audit)
     folder.commitment()
     paths = moved_images(folder, flags.images) if flags.images else None
-    with ExitStack() as open_connections:
-        endpoint = endpoint_of(flags, open_connections)
-        for phase in PHASES if flags.model is None else (flags.model,):
+    with ExitStack() as resources:
+        endpoint = endpoint_of(flags, resources)
+        resources.enter_context(terminated_like_interrupted())
+        phases = PHASES if flags.model is None else (flags.model,)
+        try:
+            collecting.check_endpoint(folder, phases, endpoint)
+            for phase in phases:
 
-            def report(done: int, total: int, phase: str = phase) -> None:
-                say(f"{phase}: {done} of {total} questions answered")
+                def report(done: int, total: int, phase: str = phase) -> None:
+                    say(f"{phase}: {done} of {total} questions answered")
 
-            try:
                 collecting.collect(folder, phase, endpoint, paths, report)
-            except KeyboardInterrupt:
-                raise Interrupted("the same muc audit collect") from None
+        except KeyboardInterrupt:
+            raise Interrupted("the same muc audit collect") from None
     left = [phase for phase in PHASES if not any(folder.answers.glob(f"{phase}-*.json"))]
     say(f"next: muc audit {f'collect {folder} --endpoint URL --model {left[0]}' if left else f'verdict {folder}'}")
 
 
-def endpoint_of(flags: Collect, open_connections: ExitStack) -> "Endpoint":
+@contextmanager
+def terminated_like_interrupted() -> Generator[None]:
+    """SIGTERM as Ctrl-C: what was answered is on disk, and one line says how to go on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def endpoint_of(flags: Collect, resources: ExitStack) -> "Endpoint":
     ways = [name for name in ("endpoint", "adapter", "run") if getattr(flags, name) is not None]
     if len(ways) != 1:
         given = " and ".join(f"--{way}" for way in ways) or "none"
         raise UserError(f"give one of --endpoint, --adapter and --run to say whom to ask; {given} was given")
+    if flags.model is None and flags.run is None:
+        raise UserError(
+            f"with --{ways[0]} say which model to ask: --model before, and when the deletion is done, --model after"
+        )
     if flags.endpoint is not None:
         from muc.audit.protocol.http_client import HttpEndpoint
 
         if flags.endpoint.startswith("http://") and not _is_local(flags.endpoint):
             say("muc: warning: over http:// your key and pictures can be read on the way; ask for https://")
-        endpoint = HttpEndpoint(flags.endpoint, key_of(flags))
-        open_connections.enter_context(endpoint.client)
+        endpoint = HttpEndpoint(flags.endpoint, key_of(flags), tell=say)
+        resources.enter_context(endpoint.client)
         return endpoint
     if flags.adapter is not None:
         from muc.audit.protocol.adapter import Adapter

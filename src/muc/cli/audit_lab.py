@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 from muc.cli.flags import parse, say
+from muc.config import in_range
 from muc.errors import Interrupted, UserError, check_name
 
 RUNS = Path("runs/audit-lab")
 RESULTS = Path("results/audit")
+SMOKE_RESULTS = RUNS / "smoke"
+"""Results that are about nothing must not take the place of those that the docs quote."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,8 @@ class Calibrate:
     """Audits for each pair, each kind of owner and each number of images (5, 10, 20)."""
     runs: Path = RUNS
     """Folder for the encoders; those that are there already are taken."""
-    out: Path = RESULTS
-    """Folder for calibration.json and calibration.md."""
+    out: Path | None = None
+    """Folder for calibration.json and calibration.md (default: results/audit; with --smoke, runs/audit-lab/smoke)."""
     figure: Path | None = None
     """Where the figure goes (default: calibration.png in --out)."""
     epochs: int | None = None
@@ -38,14 +41,18 @@ def calibrate(argv: Sequence[str]) -> None:
         "images with different seeds, swaps them, and simulates thousands of audits."
     )
     flags = parse(Calibrate, argv, "audit calibrate", about, "muc audit calibrate --pairs 20")
-    if min(flags.pairs, flags.audits) < 1:
-        raise UserError("give at least one pair and one audit")
+    in_range("--pairs", flags.pairs, 1, 10_000)
+    in_range("--audits", flags.audits, 1, 1_000_000)
     from muc.audit_lab import calibrate as lab
     from muc.audit_lab.calibration_report import figure, table
     from muc.audit_lab.encoders import lab_settings, train_encoders
     from muc.report.render import markdown, print_terminal
-    from muc.storage import replacing, write_json, write_text
+    from muc.storage import prepare_folder, replacing, write_json, write_text
 
+    out = flags.out or (SMOKE_RESULTS if flags.smoke else RESULTS)
+    picture = flags.figure or out / "calibration.png"
+    prepare_folder(out)
+    prepare_folder(picture.parent)
     pairs, audits, epochs = (2, 5, 2) if flags.smoke else (flags.pairs, flags.audits, flags.epochs)
     sizes, folder = ((5, 10), f"smoke-{flags.data}") if flags.smoke else (lab.SIZES, flags.data)
     try:
@@ -54,13 +61,12 @@ def calibrate(argv: Sequence[str]) -> None:
         raise Interrupted("the same muc audit calibrate") from None
     seen = list(lab.exchanges(encoders))
     found = lab.calibrate(seen, flags.data, audits, sizes=sizes, seed=flags.seed)
-    write_json(flags.out / "calibration.json", found.to_json())
-    write_text(flags.out / "calibration.md", markdown(table(found)))
-    picture = flags.figure or flags.out / "calibration.png"
+    write_json(out / "calibration.json", found.to_json())
+    write_text(out / "calibration.md", markdown(table(found)))
     with replacing(picture) as f:
         f.write(figure(found))
     print_terminal(table(found))
-    say(f"results: {flags.out / 'calibration.json'}, figure: {picture}")
+    say(f"results: {out / 'calibration.json'}, figure: {picture}")
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,8 @@ class RedTeam:
     given."""
     runs: Path = RUNS
     """Folder for the encoders and unlearned models; those that are there already are taken."""
-    out: Path = RESULTS
-    """Folder for redteam.json and redteam.md."""
+    out: Path | None = None
+    """Folder for redteam.json and redteam.md (default: results/audit; with --smoke, runs/audit-lab/smoke)."""
     epochs: int | None = None
     """Train encoders for fewer epochs (for a quick look; less is memorised then)."""
     device: str | None = None
@@ -104,8 +110,9 @@ def redteam(argv: Sequence[str]) -> None:
         "API shims, routing, faked traces. One table says what every test and counter-measure is worth."
     )
     flags = parse(RedTeam, argv, "audit redteam", about, "muc audit redteam --encoders 4 --rounds 5")
-    if min(flags.encoders, flags.rounds) < 1 or flags.images < 4:
-        raise UserError("give at least one encoder, one round and four images an owner")
+    in_range("--encoders", flags.encoders, 1, 10_000)
+    in_range("--rounds", flags.rounds, 1, 10_000)
+    in_range("--images", flags.images, 4, 10_000)
     if flags.owners < 2 or flags.owners % 2:
         raise UserError(f"{flags.owners} owners cannot be joined two by two; give an even number of --owners")
     if flags.run is None and (flags.retrained or flags.swap):
@@ -119,13 +126,15 @@ def redteam(argv: Sequence[str]) -> None:
     from muc.config import Runtime
     from muc.report.render import print_terminal
     from muc.run_folder import RunFolder
-    from muc.storage import write_json, write_text
+    from muc.storage import prepare_folder, write_json, write_text
 
     checks = tuple(check_name("counter-measure", name, CHECKS) for name in flags.checks) or tuple(CHECKS)
     names = [owner.name for owner in MODEL_OWNERS]
     left_out = {check_name("model owner", name, names) for name in flags.without}
     owners = [owner for owner in MODEL_OWNERS if owner.name not in left_out]
     runtime = Runtime(device=flags.device or "auto") if flags.run else Runtime(device=flags.device or "cpu", threads=1)
+    out = flags.out or (SMOKE_RESULTS if flags.smoke else RESULTS)
+    prepare_folder(out)
     retrained = None
     count, rounds, epochs = (1, 1, 2) if flags.smoke else (flags.encoders, flags.rounds, flags.epochs)
     try:
@@ -143,8 +152,8 @@ def redteam(argv: Sequence[str]) -> None:
         result = red_team(chosen, folder, rounds, flags.images, runtime, swaps, owners, checks, flags.owners, retrained)
     except Interrupted:
         raise Interrupted("the same muc audit redteam") from None
-    write_json(flags.out / "redteam.json", result.to_json())
-    write_text(flags.out / "redteam.md", markdown(result))
+    write_json(out / "redteam.json", result.to_json())
+    write_text(out / "redteam.md", markdown(result))
     for size in sizes(result):
         print_terminal(verdict_table(size))
-    say(f"every test and check: {flags.out / 'redteam.md'}, results: {flags.out / 'redteam.json'}")
+    say(f"every test and check: {out / 'redteam.md'}, results: {out / 'redteam.json'}")

@@ -41,8 +41,9 @@ def look(argv: Sequence[str]) -> None:
     from muc.opening import embedder
     from muc.report.figures import look_figure
     from muc.run_folder import RunFolder
-    from muc.storage import replacing, write_json
+    from muc.storage import prepare_folder, replacing, write_json
 
+    prepare_folder(flags.out)
     before, after = embedder(RunFolder(flags.before)), embedder(RunFolder(flags.after))
     if before.input_shape != after.input_shape:
         raise UserError(

@@ -1,6 +1,6 @@
 """muc serve, and muc serve keys."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +14,6 @@ from muc.errors import UserError, check_name
 
 if TYPE_CHECKING:
     from muc.serve.keys import KeyFile
-
-STEPS = ("add", "list", "revoke")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def serve(argv: Sequence[str]) -> None:
         return
     about = (
         "Answer data owners: vectors of their images, from a model before and after unlearning, for those who have a "
-        "key. Keys: muc serve keys add|list|revoke RUN."
+        "key. Keys: muc serve keys add|budget|list|revoke RUN."
     )
     flags = parse(Serve, argv, "serve", about, "muc serve runs/moco-alignment_calibration --before runs/moco")
     from muc.run_folder import RunFolder
@@ -61,6 +59,16 @@ class AddKey:
 
 
 @dataclass(frozen=True)
+class SetBudget:
+    run: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The run that is served as 'after'."""
+    name: Named
+    """Whose key."""
+    budget: int
+    """How many images may be embedded in all, both models together; those embedded already count."""
+
+
+@dataclass(frozen=True)
 class RevokeKey:
     run: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The run that is served as 'after'."""
@@ -78,9 +86,9 @@ class ListKeys:
 
 def keys(argv: Sequence[str]) -> None:
     if not argv:
-        raise UserError(f"muc serve keys needs a step; give one of {', '.join(STEPS)}")
-    step = "list" if argv[0] in ("-h", "--help") else check_name("step", argv[0], STEPS)
-    {"add": add_key, "revoke": revoke_key, "list": list_keys}[step](argv[1:] if argv[0] == step else argv)
+        raise UserError(f"muc serve keys needs a step; give one of {', '.join(KEY_STEPS)}")
+    step = "list" if argv[0] in ("-h", "--help") else check_name("step", argv[0], KEY_STEPS)
+    KEY_STEPS[step](argv[1:] if argv[0] == step else argv)
 
 
 def add_key(argv: Sequence[str]) -> None:
@@ -91,6 +99,15 @@ def add_key(argv: Sequence[str]) -> None:
     print(token)
 
 
+def set_budget(argv: Sequence[str]) -> None:
+    about = "Raise a key's budget, or lower it, on a running server too. The key stays the same."
+    flags = parse(
+        SetBudget, argv, "serve keys budget", about, "muc serve keys budget runs/moco-ac --name alice --budget 800"
+    )
+    key = key_file(flags.run).set_budget(flags.name, flags.budget)
+    say(f"{key.name}: {key.left} of {key.budget} images left")
+
+
 def revoke_key(argv: Sequence[str]) -> None:
     about = "From now on a key opens nothing, on a running server too."
     flags = parse(RevokeKey, argv, "serve keys revoke", about, "muc serve keys revoke runs/moco-ac --name alice")
@@ -99,7 +116,7 @@ def revoke_key(argv: Sequence[str]) -> None:
 
 
 def list_keys(argv: Sequence[str]) -> None:
-    about = "The keys of a run and what is left of their budgets. Also: muc serve keys add|revoke."
+    about = "The keys of a run and what is left of their budgets. Also: muc serve keys add|budget|revoke."
     flags = parse(ListKeys, argv, "serve keys list", about, "muc serve keys list runs/moco-ac")
     found = key_file(flags.run).all()
     if flags.json:
@@ -119,3 +136,11 @@ def key_file(run: Path) -> "KeyFile":
 
     RunFolder(run).result()  # a sentence where there is no finished run
     return KeyFile(run)
+
+
+KEY_STEPS: dict[str, Callable[[Sequence[str]], None]] = {
+    "add": add_key,
+    "budget": set_budget,
+    "list": list_keys,
+    "revoke": revoke_key,
+}

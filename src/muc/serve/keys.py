@@ -4,7 +4,7 @@ A key is 256 random bits, and only its SHA-256 is kept. A slow hash (scrypt) pro
 guess; nobody guesses 256 bits, so it would add nothing here but a way to keep the server busy with wrong keys.
 
 The server and `muc serve keys` share the file: each change is read, made and written under a lock, and the server looks
-at the file for every request. So keys are added and revoked while it runs, and two servers cannot spend a budget twice.
+at the file for every request. So keys and budgets change while it runs, and two servers cannot spend a budget twice.
 """
 
 import fcntl
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from muc.errors import UserError
 from muc.storage import FORMAT_VERSION, read_object, write_json
@@ -88,8 +89,7 @@ class KeyFile:
         """-> the new key, which is nowhere else."""
         if not name.isprintable() or not name.strip() or len(name) > LONGEST_NAME:
             raise UserError(f"--name {name!r} is no name for a key; give 1 to {LONGEST_NAME} printable characters")
-        if not 1 <= budget <= MOST_IMAGES:
-            raise UserError(f"--budget is {budget}; give how many images may be embedded, from 1 to {MOST_IMAGES:,}")
+        _check_budget(budget)
         token = "muc_" + secrets.token_urlsafe(32)
         with self._locked():
             keys = self._read()
@@ -101,15 +101,13 @@ class KeyFile:
 
     def revoke(self, name: str) -> Key:
         """From now on the key opens nothing. It stays in the file: what was asked with it remains on record."""
-        with self._locked():
-            keys = self._read()
-            chosen = [key for key in keys if key.name == name and key.revoked is None]
-            if not chosen:
-                names = ", ".join(key.name for key in keys if key.revoked is None) or "none"
-                raise UserError(f"{self.run} has no key named '{name}'; its keys: {names}")
-            key = replace(chosen[0], revoked=_now())
-            self._write([key if other.id == key.id else other for other in keys])
-        return key
+        return self._change(name, revoked=_now())
+
+    def set_budget(self, name: str, budget: int) -> Key:
+        """How many images the key is for in all, those embedded already among them. The key stays, and its rotation:
+        with a new one a collection under way could not go on."""
+        _check_budget(budget)
+        return self._change(name, budget=budget)
 
     def check(self, key_id: str, images: int) -> None:
         """Whether so many images can be charged now."""
@@ -123,6 +121,17 @@ class KeyFile:
             key = replace(key, used=key.used + images)
             self._write([key if other.id == key.id else other for other in keys])
         return key.left
+
+    def _change(self, name: str, **values: Any) -> Key:
+        with self._locked():
+            keys = self._read()
+            chosen = [key for key in keys if key.name == name and key.revoked is None]
+            if not chosen:
+                names = ", ".join(key.name for key in keys if key.revoked is None) or "none"
+                raise UserError(f"{self.run} has no key named '{name}'; its keys: {names}")
+            key = replace(chosen[0], **values)
+            self._write([key if other.id == key.id else other for other in keys])
+        return key
 
     def secret(self) -> bytes:
         try:
@@ -166,6 +175,11 @@ def _afford(keys: Sequence[Key], key_id: str, images: int) -> Key:
     if images > key.left:
         raise OverBudget(key.left)
     return key
+
+
+def _check_budget(budget: int) -> None:
+    if not 1 <= budget <= MOST_IMAGES:
+        raise UserError(f"--budget is {budget}; give how many images may be embedded, from 1 to {MOST_IMAGES:,}")
 
 
 def _hash(token: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from muc.audit.protocol.endpoint import About
 from muc.audit.protocol.folder import AuditFolder, Commitment, Phase, Secret
 from muc.audit.protocol.queries import Query, queries
 from muc.audit.protocol.records import as_object, as_record, read_object, write_bytes
@@ -17,6 +18,8 @@ from muc.audit.protocol.signing import check_signature, signed
 from muc.errors import UserError
 
 ANSWERS = "muc-audit-answers"
+VERSION = 2
+"""Version 1 does not say which key was asked with."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Batch:
     model_sha256: str | None
     input: list[int]
     """Channels and side length of the pictures."""
+    key_sha256: str | None
+    """Of the endpoint's key that was asked with: answers to two keys have two rotations."""
     answered: str
 
 
@@ -41,6 +46,7 @@ class Batch:
 class Collected:
     """All of one model's answers so far, in the order of its queries."""
 
+    folder: AuditFolder
     phase: Phase
     queries: list[Query]
     vectors: np.ndarray
@@ -48,6 +54,7 @@ class Collected:
     pixels_sha256: list[str]
     model_sha256: str | None
     input: tuple[int, int] | None
+    key_sha256: str | None
     files: list[Path]
     answered: list[str]
 
@@ -67,8 +74,7 @@ def write_batch(
     first: int,
     digests: Sequence[str],
     vectors: np.ndarray,
-    model_sha256: str | None,
-    input: tuple[int, int],
+    about: About,
 ) -> None:
     batch = Batch(
         commitment_sha256=folder.commitment_digest(),
@@ -77,8 +83,9 @@ def write_batch(
         pixels_sha256=list(digests),
         dimension=vectors.shape[1],
         vectors=base64.b64encode(vectors.astype("<f4").tobytes()).decode(),
-        model_sha256=model_sha256,
-        input=list(input),
+        model_sha256=about.model_sha256,
+        input=[about.channels, about.size],
+        key_sha256=about.key_sha256,
         answered=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     write_bytes(folder.answers / f"{phase}-{first:06}.json", signed(as_object(ANSWERS, batch), key))
@@ -92,6 +99,7 @@ def read_answers(folder: AuditFolder, phase: Phase, commitment: Commitment, secr
     times: list[str] = []
     files = sorted(folder.answers.glob(f"{phase}-*.json"))
     about: tuple[int, str | None, list[int]] | None = None
+    key: str | None = None
     for path in files:
         values = check_signature(read_object(path, ANSWERS), commitment.public_key, path)
         batch = as_record(Batch, values, path)
@@ -102,6 +110,9 @@ def read_answers(folder: AuditFolder, phase: Phase, commitment: Commitment, secr
         if about is not None and this != about:
             raise UserError(f"{path} is of another model than the batch before it; start another audit")
         about = this
+        if None not in (key, batch.key_sha256) and key != batch.key_sha256:
+            raise UserError(f"{path} was asked with another key than the batch before it; start another audit")
+        key = batch.key_sha256 or key
         made.append(_vectors(batch, path))
         digests += batch.pixels_sha256
         times.append(batch.answered)
@@ -110,7 +121,8 @@ def read_answers(folder: AuditFolder, phase: Phase, commitment: Commitment, secr
         _check_pictures(asked, digests, path)
     dimension, model, shape = about or (0, None, None)
     vectors = np.concatenate(made) if made else np.zeros((0, dimension), np.float32)
-    return Collected(phase, asked, vectors, digests, model, (shape[0], shape[1]) if shape else None, files, times)
+    sides = (shape[0], shape[1]) if shape else None
+    return Collected(folder, phase, asked, vectors, digests, model, sides, key, files, times)
 
 
 def _vectors(batch: Batch, path: Path) -> np.ndarray:

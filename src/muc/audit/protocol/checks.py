@@ -96,6 +96,16 @@ def nothing_changed(matrices: Matrices) -> bool:
     return float(np.abs(matrices.shared_gap).max()) < UNCHANGED
 
 
+def stated_hash(sha256: str, changed: bool) -> Check:
+    """Where the endpoint states one hash for both models. Then nothing was deleted, or the hash is not the model's."""
+    same = (
+        f"The endpoint stated the same model hash before and after ({sha256[:12]}), so by its own word it is one model"
+    )
+    return Check(
+        "stated models", not changed, f"{same}, which treats the images differently." if changed else f"{same}."
+    )
+
+
 def pictures_told_apart(answers: Collected, terms: Terms) -> Check:
     """One answer to everything is no embedding."""
     name = f"decoys to the model {answers.phase}"

@@ -25,7 +25,10 @@ def collect(
     paths: Sequence[Path] | None = None,
     report: Report = lambda done, total: None,
 ) -> Collected:
-    """Ask what was not answered yet. Everything that can be refused is refused before the first question."""
+    """Ask what was not answered yet. Everything that can be refused is refused before the first question.
+
+    Who asks several models calls `check_endpoint` with all of them first.
+    """
     commitment, secret, key = folder.commitment(), folder.secret(), load_key(folder.key_file)
     if public_hex(key) != commitment.public_key:
         raise UserError(f"{folder.key_file} is not the key of {folder.commitment_file}; restore it from a copy")
@@ -38,8 +41,7 @@ def collect(
         report(len(done.queries), len(done.queries))
         return done
     other = read_answers(folder, PHASES[phase == "before"], commitment, secret)
-    about = endpoint.about(phase)
-    _check_endpoint(about, done, other, phase)
+    about = check_endpoint(folder, (phase,), endpoint)[phase]
     images = read_images(secret, paths or folder.locations(), about.channels, about.size)
     pictures = Pictures(images, secret.seed, commitment.terms)
     _check_pixels(pictures, phase, done, other)
@@ -58,8 +60,7 @@ def collect(
         _check_model(reply, about, phase)
         vectors = checked_vectors(reply.vectors, len(pixels), dimension)
         digests = [pixel_digest(p) for p in pixels]
-        shape = (about.channels, about.size)
-        write_batch(folder, key, phase, first, digests, vectors, about.model_sha256, shape)
+        write_batch(folder, key, phase, first, digests, vectors, about)
         dimension, left, first = vectors.shape[1], reply.budget_left, first + len(pixels)
         report(first, total)
     return read_answers(folder, phase, commitment, secret)
@@ -72,20 +73,68 @@ def _encoded(pixels: np.ndarray, about: About) -> bytes:
     return png
 
 
-def _check_endpoint(about: About, done: Collected, other: Collected, phase: Phase) -> None:
-    shape = (about.channels, about.size)
-    for answers in (done, other):
-        if answers.input is not None and answers.input != shape:
-            raise UserError(
-                f"the endpoint takes {shape} pictures (channels, side), but the model '{answers.phase}' was asked with "
-                f"{answers.input}; audit a model and its own successor"
-            )
-    if len(done.vectors) and done.model_sha256 != about.model_sha256:
-        raise UserError(_changed(phase, done.model_sha256, about.model_sha256))
-    open_questions = len(done.queries) - len(done.vectors)
-    if about.budget_left is not None and about.budget_left < open_questions:
+def check_endpoint(folder: AuditFolder, phases: Sequence[Phase], endpoint: Endpoint) -> dict[Phase, About]:
+    """What the endpoint says of each model that has questions open; refused where the answers could not be used."""
+    commitment, secret = folder.commitment(), folder.secret()
+    answers = {phase: read_answers(folder, phase, commitment, secret) for phase in PHASES}
+    abouts = {phase: endpoint.about(phase) for phase in phases if not answers[phase].complete}
+    for phase, about in abouts.items():
+        _check_going_on(about, answers[phase])
+    before, after = (_stated(answers[phase], abouts.get(phase)) for phase in PHASES)
+    if before and after:
+        _check_successor(before, after, asked_after="after" in abouts)
+    _check_budget(answers, abouts)
+    return abouts
+
+
+def _check_going_on(about: About, done: Collected) -> None:
+    """Answers so far and answers to come must be of one model, to one key."""
+    if not len(done.vectors):
+        return
+    if done.input != (shape := (about.channels, about.size)):
         raise UserError(
-            f"the audit has {open_questions} questions for the model '{phase}', the budget has {about.budget_left} "
+            f"the endpoint takes {shape} pictures (channels, side) now, but the model '{done.phase}' was asked with "
+            f"{done.input}; ask the operator for the first one, or start another audit"
+        )
+    if done.model_sha256 != about.model_sha256:
+        raise UserError(_changed(done.phase, done.model_sha256, about.model_sha256))
+    if None not in (done.key_sha256, about.key_sha256) and done.key_sha256 != about.key_sha256:
+        raise UserError(
+            f"the model '{done.phase}' was asked with another key so far, and each key's answers are turned in a way "
+            "of their own; go on with the first key, with a larger budget if need be, or start another audit"
+        )
+
+
+def _stated(done: Collected, about: About | None) -> tuple[tuple[int, int], str | None] | None:
+    """Shape of the pictures and hash, as the model was asked or will be."""
+    if about is not None:
+        return (about.channels, about.size), about.model_sha256
+    return None if done.input is None else (done.input, done.model_sha256)
+
+
+def _check_successor(
+    before: tuple[tuple[int, int], str | None], after: tuple[tuple[int, int], str | None], asked_after: bool
+) -> None:
+    if before[0] != after[0]:
+        raise UserError(
+            f"the model before takes {before[0]} pictures (channels, side), the model after {after[0]}; "
+            "audit a model and its own successor"
+        )
+    if asked_after and after[1] is not None and before[1] == after[1]:
+        raise UserError(
+            f"the endpoint still serves the model of before as 'after' (hash {after[1][:12]}); collect again when the "
+            "deletion is done, and if the operator says that it is, this is your answer: the model is the same"
+        )
+
+
+def _check_budget(answers: dict[Phase, Collected], abouts: dict[Phase, About]) -> None:
+    """One budget is for both models."""
+    left = min((about.budget_left for about in abouts.values() if about.budget_left is not None), default=None)
+    questions = sum(len(answers[phase].queries) - len(answers[phase].vectors) for phase in abouts)
+    if left is not None and left < questions:
+        models = " and ".join(f"'{phase}'" for phase in abouts)
+        raise UserError(
+            f"the audit has {questions} questions for the model {models}, the budget has {left} "
             "left; ask the operator for more, or start an audit with fewer --views"
         )
 
@@ -119,7 +168,7 @@ def check_complete(before: Collected, after: Collected) -> None:
         if not answers.complete:
             raise UserError(
                 f"the model '{answers.phase}' has answered {len(answers.vectors)} of {len(answers.queries)} questions; "
-                f"first: muc audit collect AUDIT --model {answers.phase}"
+                f"first: muc audit collect {answers.folder} --model {answers.phase} …"
             )
     if before.vectors.shape[1] != after.vectors.shape[1]:
         raise UserError(

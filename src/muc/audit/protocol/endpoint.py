@@ -24,6 +24,8 @@ class About:
     bytes_per_image: int | None = None
     views: Views | None = None
     """That the model before was trained with."""
+    key_sha256: str | None = None
+    """Of the key it is asked with. Public in the end, and as good as the key's 256 random bits."""
 
 
 @dataclass(frozen=True)

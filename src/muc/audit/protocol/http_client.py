@@ -9,7 +9,7 @@ import httpx
 
 from muc.audit.protocol.endpoint import About, Reply
 from muc.audit.protocol.folder import Phase
-from muc.audit.protocol.records import is_digest
+from muc.audit.protocol.records import digest, is_digest
 from muc.config import Views
 from muc.errors import UserError
 from muc.restoring import from_dict
@@ -27,13 +27,12 @@ class HttpEndpoint:
         key: str,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        tell: Callable[[str], None] = lambda text: None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UserError(f"the endpoint '{url}' is no address; give one such as https://example.org")
+        _check_address(url)
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise UserError("the key is empty or holds characters that no key has; give it as the service gave it")
-        self.url, self.sleep = url, sleep
+        self.url, self.sleep, self.tell, self.key_sha256 = url, sleep, tell, digest(key.encode())
         headers = {"Authorization": f"Bearer {key}"}
         self.client = httpx.Client(base_url=url, headers=headers, timeout=60.0, transport=transport)
 
@@ -50,6 +49,7 @@ class HttpEndpoint:
                 images_per_request=_whole(limits["images_per_request"]),
                 bytes_per_image=_whole(limits["bytes_per_image"]),
                 views=self._views(values.get("views")),
+                key_sha256=self.key_sha256,
             )
             pixels = _whole(limits["pixels_per_image"])
         except (KeyError, TypeError, ValueError):
@@ -100,6 +100,7 @@ class HttpEndpoint:
                 if wait > LONGEST_WAIT:
                     raise UserError(f"{self.url} {trouble} and asks to come back in {wait:.0f} s; collect again then")
             if attempt + 1 < ATTEMPTS:
+                self.tell(f"{self.url} {trouble}; trying again in {wait:.0f} s ({attempt + 1} of {ATTEMPTS - 1})")
                 self.sleep(wait)
         raise UserError(f"{self.url} {trouble}; what was answered is kept: run the same command again later")
 
@@ -116,6 +117,22 @@ class HttpEndpoint:
             return response.json()
         except (ValueError, RecursionError):
             raise UserError(f"{self.url} answered with something other than JSON; is it a muc serve?") from None
+
+
+def _check_address(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UserError(f"the endpoint '{url}' is no address; give one such as https://example.org")
+    try:
+        known = parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        port = parts.netloc.rpartition(":")[2]
+        raise UserError(f"the endpoint '{url}' has the port '{port}'; give one from 1 to 65,535, or none")
 
 
 def _whole(value: Any) -> int:

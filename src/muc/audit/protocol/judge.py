@@ -19,6 +19,7 @@ from muc.audit.protocol.checks import (
     nothing_changed,
     pictures_told_apart,
     repeats_agree,
+    stated_hash,
     views_agree,
 )
 from muc.audit.protocol.collect import check_complete
@@ -26,7 +27,7 @@ from muc.audit.protocol.folder import Commitment, Secret, Terms
 from muc.audit.protocol.matrices import Matrices, cosines, decoys_of, matrices_of, off_diagonal
 from muc.audit.protocol.queries import derived
 from muc.audit.splits import possible_splits
-from muc.audit.verdict import INCONCLUSIVE, Finding, Verdict, decide, decide_by_memory, same_model
+from muc.audit.verdict import CHANGED, INCONCLUSIVE, Finding, Verdict, decide, decide_by_memory, same_model
 from muc.audit.without_controls import GapTest, disjoint_pairs_test, jackknife_test, pair_t_test
 
 Reference = Literal["ac", "retrain", "memory"]
@@ -106,8 +107,11 @@ def judge(
         views_agree(matrices, forget),
         decoys_changed_too(matrices, decoys_before, decoys_after),
     ]
-    failed = [check.what for check in checks if not check.held]
     words = verdict.words
+    if before.model_sha256 is not None and before.model_sha256 == after.model_sha256:
+        checks.append(stated_hash(before.model_sha256, verdict.verdict == CHANGED))
+        words = f"{checks[-1].what} {words}"
+    failed = [check.what for check in checks if not check.held]
     if failed:
         words = (
             f"Nothing follows from this audit, because the answers contradict themselves: {' '.join(failed)} "

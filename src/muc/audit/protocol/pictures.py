@@ -70,7 +70,7 @@ def read_images(secret: Secret, paths: Sequence[Path], channels: int, size: int)
     made = []
     for image, path in zip(secret.asked, paths, strict=True):
         if not path.is_file():
-            raise UserError(f"the image {path} is missing; put it back, or start another audit")
+            raise UserError(f"the image {path} is missing; put it back, or say with --images where your images are now")
         if digest(read_bytes(path)) != image.sha256:
             raise UserError(f"the image {path} is not the file that the audit began with; restore it from a copy")
         made.append(read_image(path, size, channels))

@@ -30,7 +30,7 @@ VIEWS = 8
 
 def terms_for(n_images: int, n_forget: int | None, views: int, augmentation: Views, n_withheld: int = 0) -> Terms:
     """Half to forget unless said otherwise; a decoy, a repeat and a near-duplicate for every other image."""
-    in_range("the number of images", n_images, 2 * FEWEST, 1e6)
+    in_range("the number of images", n_images, 2 * FEWEST, 1_000_000)
     chosen = n_images // 2 if n_forget is None else n_forget
     in_range("forget", chosen, FEWEST, n_images - FEWEST)
     extra = max(4, n_images // 2)

@@ -59,7 +59,11 @@ def _check(file: str, what: str, run: Callable[[], object]) -> Result:
 
 
 def _same(folder: AuditFolder, published: Path) -> None:
-    if digest(read_bytes(published)) != folder.commitment_digest():
+    try:
+        announced = published.read_bytes()
+    except OSError as error:
+        raise UserError(f"the published commitment '{published}' cannot be read ({error.strerror})") from None
+    if digest(announced) != folder.commitment_digest():
         raise UserError(f"{folder.commitment_file} is not {published}; the audit is not the one that was announced")
 
 
@@ -96,6 +100,13 @@ def _file_results(folder: AuditFolder) -> list[Result]:
         trouble = "not among the audit's files" if name not in named else "missing" if name not in found else "changed"
         results.append(Result(name, held, "unchanged since the verdict" if held else f"{name} is {trouble}"))
     return results
+
+
+def unlisted(folder: AuditFolder) -> list[str]:
+    """Files in the folder that the audit does not know, and that nothing vouches for."""
+    found = {path.relative_to(folder.path) for path in folder.path.rglob("*") if not path.is_dir()}
+    known = {folder.verdict_file.name, *read_verdict(folder).files}
+    return sorted(path.as_posix() for path in found if path.parts[0] != "private" and path.as_posix() not in known)
 
 
 def _again(folder: AuditFolder) -> None:
