@@ -10,7 +10,7 @@ from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
 from muc.restoring import from_dict
 from muc.run_folder import RunFolder
-from muc.storage import FORMAT_VERSION, read_json, read_object, write_json
+from muc.storage import FORMAT_VERSION, read_object, write_json
 
 if TYPE_CHECKING:
     from muc.reproduce.trial import Trial
@@ -32,7 +32,7 @@ class Choice:
 
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
     """All trials of every search, what each was worth on validation data, and the winner; nothing without a search."""
-    searched = [(t, n) for t in trials for n in names if (t.folder / n / "search.json").exists()]
+    searched = [(t, n) for t in trials for n in names if t.tried(n)]
     if searched:
         values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
         write_json(out / CHOICES, values)
@@ -41,8 +41,9 @@ def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) ->
 def evidence(trial: "Trial", name: str) -> dict[str, Any]:
     """One search: where it took place, all that was tried, in the order in which it was drawn, and what won."""
     s, chosen = trial.settings, trial.chosen(name)
-    found = read_json(trial.folder / name / "search.json")
-    tried = [{"method": settings_of(trial.folder / Path(t["run"]).name), "validation_AG": t["AG"]} for t in found]
+    tried = [
+        {"method": settings_of(trial.folder / Path(t["run"]).name), "validation_AG": t["AG"]} for t in trial.tried(name)
+    ]
     values = (Path(s.data.name).name, s.model.algorithm, s.model.architecture, trial.fraction)
     return {
         **dict(zip(WHERE, values, strict=True)),
@@ -76,13 +77,21 @@ def read_choices(paths: Iterable[Path]) -> tuple[Choice, ...]:
     return tuple(found)
 
 
-def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method:
-    """What was chosen for such an encoder and request; a method that has no choice is refused, not guessed."""
+def find_choice(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method | None:
+    """What was chosen for such an encoder and request."""
     data, model = Path(settings.data.name).name, settings.model
     for choice in chosen:
         same = (choice.data, choice.algorithm, choice.architecture) == (data, model.algorithm, model.architecture)
         if same and abs(choice.forget_fraction - fraction) < 0.001 and opening.method_name(choice.method) == name:
             return choice.method
+    return None
+
+
+def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method:
+    """The same; a method that has no choice is refused, not guessed."""
+    if (method := find_choice(chosen, name, settings, fraction)) is not None:
+        return method
+    data, model = Path(settings.data.name).name, settings.model
     raise UserError(
         f"--recipe has no {name} for {data}, {model.algorithm}, {model.architecture}, {fraction:.0%} to forget; "
         "add a file that has, or leave the method out with --methods"

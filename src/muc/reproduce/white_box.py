@@ -23,20 +23,12 @@ class WhiteBox(Recipe):
 
     def trials(self, algorithm: str, options: Options) -> list[Trial]:
         """One a seed."""
-        return [
-            Trial(encoder_settings(self.data, algorithm, seed, options, self.architecture), self.fraction, options)
-            for seed in options.seeds
-        ]
+        settings = [encoder_settings(self.data, algorithm, s, options, self.architecture) for s in options.seeds]
+        return Trial.of_seeds(settings, self.fraction, options)
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        """Of all trials; hyper-parameters are chosen in the first and then fixed."""
-        made: list[Step] = []
-        for algorithm in algorithms_for(options, self.known):
-            first, *others = self.trials(algorithm, options)
-            made += first.steps()
-            for trial in others:
-                made += trial.steps(like=first)
-        return made
+        trials = [t for algorithm in algorithms_for(options, self.known) for t in self.trials(algorithm, options)]
+        return [step for trial in trials for step in trial.steps()]
 
     def found(self, options: Options) -> list[dict[str, Any]]:
         """The records of all algorithms and seeds."""
