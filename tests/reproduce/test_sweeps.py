@@ -258,8 +258,45 @@ def test_a_wrong_recipe_is_one_sentence(arguments: list[str], complaint: str, ca
 )
 def test_a_damaged_recipe_is_refused(entry: Any, tmp_path: Path) -> None:
     write_json(tmp_path / "recipe.json", {"format_version": 1, "choices": [entry]})
-    with pytest.raises(Exception, match=r"cannot be read|unknown method"):
+    with pytest.raises(Exception, match=r"cannot be used"):
         read_choices([tmp_path / "recipe.json"])
+
+
+GOOD = {
+    "data": "cifar10",
+    "algorithm": "moco",
+    "architecture": "resnet18",
+    "forget_fraction": 0.1,
+    "method": {"name": "finetune", "learning_rate": 0.01},
+}
+
+
+@pytest.mark.parametrize(
+    ("choices", "complaint"),
+    [
+        (5, "are 5, not a list"),
+        ([{**GOOD, "method": {"name": "finetune", "learning_rate": "x"}}], 'learning_rate is "x", not a number'),
+        ([{**GOOD, "method": {"name": "finetune", "learning_rate": -1}}], "learning-rate is -1"),
+        ([{**GOOD, "method": {"name": "finetune", "learning_rate": True}}], "learning_rate is true, not a number"),
+        ([{**GOOD, "method": {"name": "finetune", "epochs": 0}}], "epochs is 0"),
+        ([{**GOOD, "method": {"name": "finetune", "epochs": 2.5}}], "epochs is 2.5, not a whole number"),
+        ([{**GOOD, "method": {"name": AC, "alpha": [1]}}], "alpha is [1], not a number"),
+        ([{**GOOD, "method": {"name": AC, "reading": "mine"}}], 'reading is "mine", not one of equations, compat'),
+        ([{**GOOD, "method": {"name": "finetune", "alpha": 1}}], "have no 'alpha'"),
+        ([{**GOOD, "forget_fraction": 10}], "forget_fraction is 10"),
+        ([GOOD, {**GOOD, "method": {"name": "finetune", "learning_rate": 0.02}}], "two different choices of finetune"),
+    ],
+)
+def test_wrong_values_are_found_when_the_file_is_read(
+    choices: Any, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write_json(tmp_path / "r.json", {"format_version": 1, "choices": choices})
+    flags = ["--methods", "finetune", "--algorithms", "moco", "--recipe", str(tmp_path / "r.json")]
+    assert main(["reproduce", "cifar10-10", *flags, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_real_pair_table_is_planned_for_the_shards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

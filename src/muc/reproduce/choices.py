@@ -1,5 +1,6 @@
 """Chosen hyper-parameters with their evidence: what a search leaves behind, to be committed and given back."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,16 +66,40 @@ def read_choices(paths: Iterable[Path]) -> tuple[Choice, ...]:
     for path in paths:
         if not path.is_file():
             raise UserError(f"there is no file {path}; give a {CHOICES} that muc reproduce NAME --search N wrote")
-        for entry in read_object(path, "choices")["choices"]:
+        choices = read_object(path, "choices")["choices"]
+        if not isinstance(choices, list):
+            raise UserError(f"the choices in {path} are {json.dumps(choices)}, not a list; restore the file")
+        for number, entry in enumerate(choices, 1):
             try:
-                method = dict(entry["method"])
-                kind = METHODS[check_name("method", str(method.pop("name")), METHODS)]
-                where = {key: entry[key] for key in WHERE}
-                where["forget_fraction"] = float(where["forget_fraction"])
-            except (TypeError, KeyError, ValueError, AttributeError) as error:
-                raise UserError(f"{path} holds a choice that cannot be read ({error!r}); restore the file") from None
-            found.append(Choice(**where, method=from_dict(kind, method)))
+                found.append(_read(entry))
+            except (TypeError, KeyError, ValueError, UserError) as error:
+                why = str(error) if isinstance(error, UserError) else repr(error)
+                raise UserError(f"choice {number} in {path} cannot be used: {why}") from None
+    _refuse_contradictions(found)
     return tuple(found)
+
+
+def _read(entry: Any) -> Choice:
+    """One choice, with everything in it checked: a wrong value should not be found after hours of training."""
+    method = dict(entry["method"])
+    kind = METHODS[check_name("method", str(method.pop("name")), METHODS)]
+    where = {key: str(entry[key]) for key in WHERE[:-1]}
+    fraction = float(entry["forget_fraction"])
+    config.in_range("forget_fraction", fraction, 0, 1)
+    return Choice(**where, forget_fraction=fraction, method=from_dict(kind, method))
+
+
+def _refuse_contradictions(found: list[Choice]) -> None:
+    """Two values for the same thing: one of them would not be run."""
+    kept: dict[Any, Choice] = {}
+    for choice in found:
+        key = (*(getattr(choice, name) for name in WHERE), type(choice.method))
+        if kept.setdefault(key, choice) != choice:
+            name = opening.method_name(choice.method)
+            raise UserError(
+                f"--recipe has two different choices of {name} for {choice.data}, {choice.algorithm}, "
+                f"{choice.architecture}, {choice.forget_fraction:.0%} to forget; leave one of them out"
+            )
 
 
 def find_choice(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method | None:
