@@ -111,6 +111,28 @@ def test_classifier_gaps_leave_emia_out() -> None:
     assert (gap.paper, deviation.paper) == ("0.91", "0.46")
 
 
+def test_a_method_that_one_setting_lacks_leaves_its_cells_empty() -> None:
+    records = [record(method, seed) for method in VALUES for seed in (0, 1)]
+    fewer = [{**r, "forget_fraction": 0.5} for r in records if r["method"] != "finetune"]
+    found = [Found("cifar10", "moco", share, group(own)[0]) for share, own in ((0.5, fewer), (0.1, records))]
+    recipe = find_recipe("fs")
+    assert isinstance(recipe, FromRecords)
+    (table,) = recipe.tables(found)
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    (row,) = [row for row in table.rows if row[0].text == "Fine-tune"]
+    assert [cell.text for cell in row[1:3]] == ["", ""]
+    assert row[3].text.startswith("0.03")
+
+
+def test_what_is_wrong_in_the_papers_table_is_said_once() -> None:
+    records = [record(method, seed) for method in VALUES for seed in (0, 1)]
+    found = [Found("cifar100", "moco", share, group(records)[0]) for share in (0.1, 0.5)]
+    recipe = find_recipe("sd-cifar100")
+    assert isinstance(recipe, FromRecords)
+    said = [*recipe.paragraphs(found), *(table.caption for table in recipe.tables(found))]
+    assert " ".join(said).count("E11: ") == 1
+
+
 def test_errata_are_those_of_the_data() -> None:
     assert "E11" in errata("standard_deviation", "cifar100")
     assert errata("standard_deviation", "cifar10") == ""

@@ -23,6 +23,7 @@ def test_a_table_comes_in_all_formats_with_its_records(out: Path) -> None:
     assert {p.name for p in folder.iterdir()} == {
         *("report.html", "tables.md", "tables.tex", "results.json"),
         "recipe.json",  # there was a search
+        "gaps.png",
     }
     records = json.loads((folder / "results.json").read_text())
     found = {(r["method"], r["seed"]) for r in records}
@@ -50,6 +51,26 @@ def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFix
     assert all(line.split()[0] == "done" for line in plan)
     assert main(["reproduce", "cifar10-10", *flags]) == 0
     assert {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*.json")} == before
+
+
+def test_a_table_of_the_papers_data_stands_beside_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smoke test has other data, so that nothing of the paper is in its tables."""
+    metrics = dict.fromkeys(("FS", "EMIA", "RA", "TA", "UA", "CMIA", "RTE_minutes"), 50.0)
+    same = {"data": "cifar10", "architecture": "resnet18", "epochs": 800, "forget_fraction": 0.1, "seed": 0, "env": {}}
+    found = [
+        {**same, "run": f"{algorithm}-{method}", "method": method, "algorithm": algorithm, "metrics": metrics}
+        for algorithm in ("moco", "simclr")
+        for method in ("retrain", "gradient_ascent")
+    ]
+    monkeypatch.setattr(white_box.WhiteBox, "found", lambda _self, _options: found)
+    find_recipe("cifar10-10").write(Options(out=tmp_path), tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert text.count("↳ paper") == 4
+    assert "| 2.57† |" in text
+    assert "| Rank (paper) |" in text
+    assert "E04: Grad. Ascent MoCo" in text
+    assert (tmp_path / "tables.tex").read_text().isascii()
+    assert {p.name for p in tmp_path.glob("*.png")} == {"gaps-moco.png", "gaps-simclr.png"}
 
 
 @pytest.mark.parametrize("name", white_box.RECIPES)

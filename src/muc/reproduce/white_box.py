@@ -6,10 +6,13 @@ from typing import Any
 
 from muc.report import write_report
 from muc.report.cells import Table
+from muc.report.charts import gap_chart
+from muc.report.group import compare
 from muc.report.tables import all_tables
 from muc.reproduce.choices import write_choices
 from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import Trial, encoder_settings
+from muc.storage import replacing
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class WhiteBox(Recipe):
         records = self.found(options)
         searched = [self.trials(algorithm, options)[0] for algorithm in algorithms_for(options, self.known)]
         write_choices(searched, options.methods, out)
+        for comparison in (compared := compare(records)):
+            end = f"-{comparison.setting.algorithm}" if len(compared) > 1 else ""
+            if image := gap_chart(comparison):
+                with replacing(out / f"gaps{end}.png") as f:
+                    f.write(image)
         return write_report(records, out, self.heading(options)), all_tables(records)
 
 
