@@ -6,7 +6,7 @@ from muc import paper
 from muc.evaluation.gaps import PAIR_METRICS
 from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry
-from muc.report.ranks import order_note, rank_cells, rank_name
+from muc.report.ranks import rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 SIMILARITIES = ("retain_similarity", "unlearn_similarity", "test_similarity")
@@ -24,7 +24,7 @@ def pair_results_table(comparison: Comparison) -> Table:
         "to forget, and test pairs. In brackets: the gap to Retrain of the same seed; the goal is to match Retrain, so "
         "smaller gaps are better. AG averages the gaps on kept pairs and on those to forget, as the paper's does."
         + (" Lines marked 'paper' repeat its values for MS-COCO; it does not name its architecture." if printed else "")
-        + order_note(comparison),
+        + rank_note(comparison, printed),
         columns=("Method", "FS", *map(metric_name, SIMILARITIES), "AG", rank_name(printed), "AGP", "RTE (min)"),
         rows=tuple(
             _results_row(e, marks.get(id(e), ""), cell, _paper_cells(printed.get(e.method)))

@@ -30,8 +30,9 @@ def rank_cells(comparison: Comparison, printed: Mapping[str, float | None]) -> l
     ]
 
 
-def order_note(comparison: Comparison) -> str:
-    """Where AG of means over seeds puts methods into another order than the mean of the seeds' AGs."""
+def rank_note(comparison: Comparison, printed: Mapping[str, object]) -> str:
+    """For a caption; also where AG of means over seeds puts methods into another order than the mean of seeds' AGs."""
+    text = f" Ranks are by AG, equal gaps share one{'; in brackets those of the paper' if printed else ''}."
     known = [
         (e, g.mean, of_means)
         for e in comparison.ranked()
@@ -40,6 +41,6 @@ def order_note(comparison: Comparison) -> str:
     by_mean = ranks({i: mean for i, (_, mean, _) in enumerate(known)})
     by_means = ranks({i: of_means for i, (*_, of_means) in enumerate(known)})
     if by_mean == by_means:
-        return ""
+        return text
     order = ", ".join(f"{by_means[i]} {entry_name(known[i][0])}" for i in sorted(by_means, key=by_means.__getitem__))
-    return f" Ranks are by the mean of the seeds' AGs; by AG of means they are: {order}."
+    return f"{text} By AG of means the ranks are others: {order}."

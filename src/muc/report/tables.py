@@ -8,7 +8,7 @@ from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry, Record, Stat, compare
 from muc.report.noise import Noise, noise_of
 from muc.report.pair_tables import pair_membership_table, pair_results_table, retrieval_table
-from muc.report.ranks import order_note, rank_cells, rank_name
+from muc.report.ranks import rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 
@@ -64,7 +64,7 @@ def _results_caption(comparison: Comparison, printed: dict[str, dict[str, Any]])
         text += (
             " 'Of means' is AG between means over seeds, in which chance partly cancels; the paper's is of that kind."
         )
-    text += order_note(comparison)
+    text += rank_note(comparison, printed)
     return f"{text} {_paper_note(comparison, printed)}" if printed else text
 
 

@@ -26,7 +26,7 @@ CHANGES: dict[str, dict[str, float]] = {
 """{run: what differs from the chosen AC}. The paper does not say what became of gamma, which its text ties to alpha."""
 CAPTION = (
     "Average gap to Retrain of the same seed, and the forgetting score. Without negative calibration: alpha = 0; "
-    "without positive calibration: beta = 0; all else as in the first line, which is the AC that the trial chose. "
+    "without positive calibration: beta = 0; all else as in the first line, which is the AC that was chosen or given. "
     "The paper leaves open whether gamma, the performance preserving term, went with alpha (its text ties gamma = "
     "alpha): both readings are shown, and the paper's one number stands below each."
 )
