@@ -55,6 +55,16 @@ def test_the_misprinted_accuracy() -> None:
     assert 62.66 in [r["RA"] for r in printed]  # the file keeps what is printed
 
 
+def test_every_correction_is_named() -> None:
+    corrected = {
+        (*setting, method, column): note[:3]
+        for setting in SETTINGS
+        for method, row in paper.reference_rows(*setting).items()
+        for column, note in row["corrected"].items()
+    }
+    assert sorted(corrected.values()) == ["E01", "E02", "E03", "E04", "E05", "E08", "E09", "E10"]
+
+
 def test_agp_agrees_with_the_paper() -> None:
     printed = paper.load()["tables"]["agp"]["rows"]
     for row in printed:

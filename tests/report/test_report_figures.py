@@ -11,7 +11,8 @@ from report_records import look, record, thumbnails
 from muc.errors import UserError
 from muc.report import figures, heatmaps
 from muc.report.canvas import plain
-from muc.report.group import compare
+from muc.report.group import compare, stat
+from muc.report.sweep_charts import BLUE, Bars, Panel, _limits
 
 
 def size(png: bytes) -> tuple[int, int]:
@@ -121,3 +122,13 @@ def test_pairs_have_their_captions_as_rows_and_their_images_as_columns(drawn: li
     assert [row[3].startswith("caption 3") for row in labels] == [True, False, True, False, True, False]
     assert all(len(text) <= heatmaps.CAPTION for text in labels[0])
     assert len(one.axes[0].images) == 1 + 6  # the pictures stand along the top alone
+
+
+def test_accuracies_have_no_room_below_zero() -> None:
+    def limits(*values: float) -> tuple[float, float]:
+        bars = Bars("x", BLUE, {str(v): stat([v]) for v in values})
+        return _limits(Panel("RA", [bars], {}, from_zero=False))
+
+    assert limits(1.0, 90.0)[0] == 0
+    assert 0 < limits(80.0, 90.0)[0] < 80
+    assert limits(-1.0, 1.0)[0] < -1

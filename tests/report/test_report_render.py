@@ -1,11 +1,15 @@
 """Tables -> Markdown, LaTeX, HTML, terminal: marks are shown and hostile names stay text."""
 
+import ast
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from report_records import record, records
 
+from latex import AVAILABLE, typeset
+from muc.paper.show import t_test_table
 from muc.report import render
 from muc.report.tables import Cell, Table, all_tables
 
@@ -57,6 +61,22 @@ def test_latex_of_a_whole_table_has_balanced_rows() -> None:
     made = all_tables(records(2))[0]
     rows = [line for line in render.latex(made).splitlines() if line.endswith(r"\\")]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(made.columns) - 1}
+
+
+def test_every_character_of_our_own_has_a_latex_form() -> None:
+    """Whatever the sources put into tables, titles and captions."""
+    package = Path(render.__file__).parents[1]
+    sources = [path for part in ("report", "reproduce", "paper") for path in (package / part).glob("*.py")]
+    nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text()))]
+    texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    assert {c for text in texts for c in text if not render.latex(table(c)).isascii()} == set()
+
+
+@pytest.mark.skipif(not AVAILABLE, reason="needs pdflatex")
+def test_latex_compiles_and_stays_on_the_page(tmp_path: Path) -> None:
+    wide = Table("W", "C", ("Method", *["a long heading"] * 12), ((Cell("x"),) + (Cell("50.00 ± 1.00"),) * 12,))
+    made = [table(HOSTILE + "≤ † → β"), wide, t_test_table(), *all_tables(records(2))]
+    assert "Overfull" not in typeset(map(render.latex, made), tmp_path)
 
 
 class Tags(HTMLParser):

@@ -84,6 +84,41 @@ def test_what_is_lost_against_the_original() -> None:
     assert "by −0.50 points on kept images and by −2.50 on test images (Retrain: −1.00 and −1.50)" in said
 
 
+def headline(*records: dict[str, Any]) -> str:
+    (comparison,) = compare(list(records))
+    tile = summarise(comparison).tiles[0]
+    return f"{tile.label}: {tile.value}"
+
+
+def test_a_method_that_did_nothing_is_not_praised() -> None:
+    retrain = made("retrain", 0, metrics={"unlearn_AUC": 0.497})
+    original = made("pretrain", 1.46, metrics={"unlearn_AUC": 0.521})
+    same = [original, retrain, made("gradient_ascent", 1.455), made("finetune", 1.47)]
+    said = text(*same)
+    assert said.startswith("No method came closer to Retrain than leaving the model as it was: the original is 1.46 ")
+    assert "Gradient ascent, 1.46" in said.replace("1.45", "1.46")
+    assert "may be because there was little to forget (AUC of images to forget against test images 0.521" in said
+    assert "something to forget, if little" in said
+    assert headline(*same) == "Closest to Retrain: no method"
+    better = [original, retrain, made("gradient_ascent", 1.4), made("finetune", 1.47)]
+    assert "Gradient ascent came closest" in text(*better)
+    assert headline(*better) == "Closest to Retrain: Gradient ascent"
+
+
+def test_a_method_that_made_it_worse_is_told_from_none() -> None:
+    said = text(made("pretrain", 1), made("retrain", 0), made("finetune", 2))
+    assert "the original is 1.00 points away on average, the closest method, Fine-tune, 2.00 (one seed)." in said
+
+
+def test_a_lead_over_the_original_within_the_noise_floor_is_none() -> None:
+    # Retrains of seeds 0, 1, 2 are 0.27 points apart on average.
+    def said(gap: float) -> str:
+        return text(*trials({"retrain": [0] * 3, "pretrain": [1.0] * 3, "finetune": [gap] * 3}))
+
+    assert "than leaving the model as it was" in said(0.8)
+    assert "than leaving the model as it was" not in said(0.7)
+
+
 @pytest.mark.parametrize(("auc", "expected"), [(0.60, "there was something"), (0.51, "hardly anything to forget")])
 def test_whether_there_was_something_to_forget(auc: float, expected: str) -> None:
     retrain = made("retrain", 0, metrics={"unlearn_AUC": 0.5})

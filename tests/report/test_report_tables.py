@@ -140,6 +140,52 @@ def test_what_the_paper_did_otherwise_is_said() -> None:
     assert "paper" not in all_tables(records(1, data="glyphs"))[0].caption.split("of that kind")[0]
 
 
+def test_what_is_corrected_in_the_paper_is_marked_and_what_it_does_not_print_left_out() -> None:
+    table = all_tables(records(1))[0]
+    assert column(table, "AG")["Gradient ascent"].paper == "2.57†"
+    assert "E04: Grad. Ascent MoCo" in table.caption
+    assert "E05" not in table.caption
+    assert not any("†" in (c.paper or "") for c in column(table, "AG").values() if c.paper != "2.57†")
+    assert all(cell.paper is None for cell in column(table, "AG cls").values())  # table 14 has other settings
+    assert column(table, "AGP")["Gradient ascent"].paper == "5.83"
+    hundred = all_tables(records(1, data="cifar100"))[0]
+    assert column(hundred, "RA")["Gradient ascent"].paper == "62.56 (0.33)†"
+    assert column(hundred, "AG")["Gradient ascent"].paper == "4.29†"
+    assert all(f"{erratum}: " in hundred.caption for erratum in ("E02", "E05"))
+    assert all(cell.paper is None for cell in column(hundred, "AGP").values())
+    large = all_tables(records(1, architecture="resnet50"))[0]
+    assert "(" not in column(large, "RA")["Fine-tune"].paper  # no gaps are printed there
+    assert column(large, "AG")["Fine-tune"].paper == "3.22†"
+    nothing = all_tables([record("retrain"), record("finetune")])[0]
+    assert "†" not in nothing.caption
+
+
+def test_ranks_stand_beside_the_papers_and_ties_share_one() -> None:
+    emia = {"finetune": 53, "gradient_ascent": 52, "neggrad": 52.001, "alignment_calibration": 55, "zebra": 50.5}
+    table = all_tables([exact("retrain"), exact("pretrain"), *(exact(m, emia=e) for m, e in emia.items())])[0]
+    found = {name: (cell.text, cell.gap) for name, cell in column(table, "Rank (paper)").items()}
+    assert found == {
+        "Original": ("–", None),
+        "Retrain": ("–", None),
+        "zebra": ("1", None),
+        "Gradient ascent": ("2", "5"),
+        "NegGrad": ("2", "3"),
+        "Fine-tune": ("4", "4"),
+        "Alignment Calibration": ("5", "1"),
+    }
+    assert "Rank" in all_tables([exact("retrain", data="x"), exact("finetune", data="x")])[0].columns
+
+
+def test_another_order_by_means_is_said() -> None:
+    made = [exact("retrain", 0), exact("retrain", 1)]
+    made += [exact("finetune", 0, 52), exact("finetune", 1, 48), exact("neggrad", 0, 51), exact("neggrad", 1, 51)]
+    table = all_tables(made)[0]
+    assert [column(table, "Rank (paper)")[m].text for m in ("Fine-tune", "NegGrad")] == ["2", "1"]
+    assert "By AG of means the ranks are others: 1 Fine-tune, 2 NegGrad." in table.caption
+    same = all_tables([r for r in made if r["method"] != "finetune"])[0]
+    assert "are others" not in same.caption
+
+
 def test_unknown_values_are_not_zero() -> None:
     made = [record("retrain"), record("finetune", metrics={"peak_memory_GB": None, "CMIA": float("nan")})]
     table = all_tables(made)[0]

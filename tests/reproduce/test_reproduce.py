@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,10 @@ from muc import config, opening
 from muc.__main__ import main
 from muc.reproduce import RECIPES, find_recipe, white_box
 from muc.reproduce.recipe import Options, Step, carry_out
-from muc.reproduce.time_memory import tabulate
-from muc.reproduce.trial import Trial, encoder_settings
+from muc.reproduce.time_memory import TimeMemory, tabulate
+from muc.reproduce.trial import START_SECONDS, Trial, encoder_settings
+from muc.runtime import Runtime
+from muc.storage import write_json
 
 SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
 
@@ -20,6 +23,7 @@ def test_a_table_comes_in_all_formats_with_its_records(out: Path) -> None:
     assert {p.name for p in folder.iterdir()} == {
         *("report.html", "tables.md", "tables.tex", "results.json"),
         "recipe.json",  # there was a search
+        "gaps.png",
     }
     records = json.loads((folder / "results.json").read_text())
     found = {(r["method"], r["seed"]) for r in records}
@@ -29,8 +33,8 @@ def test_a_table_comes_in_all_formats_with_its_records(out: Path) -> None:
 
 
 def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
-    options = Options(out=out, smoke=True)
-    first, second = (Trial(encoder_settings("cifar10", "simclr", s, options), 0.1, options) for s in (0, 1))
+    options = Options(out=out, smoke=True, search=2)
+    first, second = Trial.of_seeds([encoder_settings("cifar10", "simclr", s, options) for s in (0, 1)], 0.1, options)
     for name in ("finetune", "alignment_calibration"):
         assert len(json.loads((first.folder / name / "search.json").read_text())) == 2
         assert not (second.folder / name / "search.json").exists()
@@ -43,10 +47,30 @@ def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFix
     flags += ["--methods", "finetune", "alignment_calibration", *SMOKE]
     assert main(["reproduce", "cifar10-10", *flags, "--dry-run"]) == 0
     plan = capsys.readouterr().err.splitlines()
-    assert len(plan) == 11
-    assert all(line.split()[0] == "done" for line in plan[:-1])
+    assert len(plan) == 10
+    assert all(line.split()[0] == "done" for line in plan)
     assert main(["reproduce", "cifar10-10", *flags]) == 0
     assert {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*.json")} == before
+
+
+def test_a_table_of_the_papers_data_stands_beside_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A smoke test has other data, so that nothing of the paper is in its tables."""
+    metrics = dict.fromkeys(("FS", "EMIA", "RA", "TA", "UA", "CMIA", "RTE_minutes"), 50.0)
+    same = {"data": "cifar10", "architecture": "resnet18", "epochs": 800, "forget_fraction": 0.1, "seed": 0, "env": {}}
+    found = [
+        {**same, "run": f"{algorithm}-{method}", "method": method, "algorithm": algorithm, "metrics": metrics}
+        for algorithm in ("moco", "simclr")
+        for method in ("retrain", "gradient_ascent")
+    ]
+    monkeypatch.setattr(white_box.WhiteBox, "found", lambda _self, _options: found)
+    find_recipe("cifar10-10").write(Options(out=tmp_path), tmp_path)
+    text = (tmp_path / "tables.md").read_text()
+    assert text.count("↳ paper") == 4
+    assert "| 2.57† |" in text
+    assert "| Rank (paper) |" in text
+    assert "E04: Grad. Ascent MoCo" in text
+    assert (tmp_path / "tables.tex").read_text().isascii()
+    assert {p.name for p in tmp_path.glob("*.png")} == {"gaps-moco.png", "gaps-simclr.png"}
 
 
 @pytest.mark.parametrize("name", white_box.RECIPES)
@@ -66,6 +90,109 @@ def test_time_and_memory_stands_beside_the_papers(tmp_path: Path, capsys: pytest
     assert [row[1].paper for row in table.rows][1:] == ["1.03", "0.14"]
     assert "ResNet-18 min" in capsys.readouterr().out
     assert "Smoke test" in (tmp_path / "time-memory" / "tables.md").read_text()
+
+
+def test_a_method_that_the_paper_did_not_time_stands_alone() -> None:
+    cell = {"architecture": "resnet18", "method": "balanced_calibration", "time_minutes": 1.0, "gpu_memory_gb": None}
+    (row,) = tabulate([cell], "cpu", "moco").rows
+    assert [(c.text, c.paper) for c in row[1:]] == [("1.00", None), ("n/a", None)]
+
+
+def test_cells_measured_otherwise_are_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = find_recipe("time-memory")
+    assert isinstance(recipe, TimeMemory)
+
+    def kept(smoke: bool = False, **runtime: Any) -> set[Path]:
+        options = Options(smoke=smoke, runtime=config.Runtime(**{"device": "cpu", "threads": 1, **runtime}))
+        return {p for (architecture, _), p in recipe.cells(options, tmp_path).items() if architecture == "resnet18"}
+
+    others = [{"smoke": True}, {"precision": "bfloat16"}, {"threads": 2}, {"compile": "off"}]
+    assert kept() == kept()
+    assert all(not kept() & kept(**other) for other in others)
+    monkeypatch.setattr(Runtime, "describe", lambda _self: "another device")
+    assert not kept() & {tmp_path / "cells" / "cpu-1-threads-float32-compile-auto" / p.name for p in kept()}
+
+
+def plan_of(name: str, **options: Any) -> dict[str, float]:
+    """{step: what it costs}."""
+    steps = find_recipe(name).plan(Options(**options), Path("nowhere"))
+    assert len({s.name for s in steps}) == len(steps)
+    return {s.name: s.seconds for s in steps}
+
+
+def test_costs_are_those_of_the_images_passed_over() -> None:
+    cifar, svhn = plan_of("cifar10-10", algorithms=("moco",)), plan_of("svhn")
+    encoders = [next(s for n, s in plan.items() if n.startswith("pretrain")) for plan in (cifar, svhn)]
+    assert encoders[1] / encoders[0] == pytest.approx(65_931 / 45_000)
+    served = {n.split()[0]: s - START_SECONDS for n, s in cifar.items()}
+    assert served["gradient_ascent"] / 5 == pytest.approx(0.1 * served["alignment_calibration"] / 10)
+    assert served["retrain"] == pytest.approx(0.9 * encoders[0])
+
+
+def test_an_encoder_that_serves_two_requests_is_planned_once() -> None:
+    for name in ("ablation", "fs", "classifier-gaps"):
+        plan = plan_of(name, algorithms=("moco",), methods=("retrain", "finetune"))
+        assert sum(step.startswith("pretrain") for step in plan) == 1
+
+
+def test_a_smoke_test_names_no_cost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", "ablation", "--out", str(tmp_path), *SMOKE, "--dry-run"]) == 0
+    plan = capsys.readouterr().err
+    assert "to do  pretrain" in plan
+    assert "H200" not in plan
+    assert ":" not in plan
+
+
+def test_an_absent_gpu_is_said_before_anything_is_done(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--out", str(tmp_path), "--smoke", "--device", "cuda:99"]
+    assert main(["reproduce", "cifar10-10", *flags]) == 2
+    said = capsys.readouterr().err
+    assert "'cuda:99' was asked for" in said
+    assert "pretrain" not in said
+
+
+UNREAD = {
+    "t-tests": ("seeds", "methods", "search"),
+    "time-memory": ("seeds", "epochs", "search", "recipe"),
+    "uniformity": ("algorithms", "methods", "search"),
+    "ablation": ("methods",),
+    "alpha-beta": ("methods", "search"),
+    "clip-coco": ("algorithms",),
+    "clip-heatmaps": ("algorithms",),
+}
+VALUES = {"seeds": "1", "epochs": "9", "methods": "neggrad", "algorithms": "moco", "search": "2"}
+
+
+@pytest.mark.parametrize(("name", "option"), [(name, o) for name, options in UNREAD.items() for o in options])
+def test_an_option_that_is_not_read_is_refused(
+    name: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write_json(tmp_path / "r.json", {"format_version": 1, "choices": []})
+    given = VALUES.get(option, str(tmp_path / "r.json"))
+    assert main(["reproduce", name, f"--{option}", given, "--dry-run", "--out", str(tmp_path)]) == 2
+    assert f"{name} does not read --{option}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["t-tests", "time-memory", "ablation", "alpha-beta"])
+def test_one_algorithm_at_a_time(name: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", name, "--algorithms", "moco", "simclr", "--dry-run"]) == 2
+    assert "one algorithm at a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ablation", "alpha-beta", "t-tests"])
+def test_sweeps_take_the_encoders_and_values_they_are_given(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The committed recipe is for 10 % to forget: an ablation leaves the other share out."""
+    recipe = Path(__file__).parents[2] / "recipes" / "cifar10-10-moco-200epochs.json"
+    flags = ["--algorithms", "moco", "--epochs", "200", "--recipe", str(recipe), "--out", str(tmp_path), "--dry-run"]
+    assert main(["reproduce", name, *flags]) == 0
+    plan = capsys.readouterr().err
+    encoders = ("cifar10-moco-resnet18-200epochs-seed11", "cifar10-moco-resnet18-200epochs-seed10")
+    for encoder in encoders if name == "t-tests" else ("cifar10-moco-resnet18-200epochs-seed0",):
+        assert f"pretrain {encoder}\n" in plan
+    assert "forget10" in plan
+    assert "forget50" not in plan
 
 
 def test_a_dry_run_writes_nothing_and_names_the_cost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from muc import config, opening
 from muc.__main__ import main
 from muc.methods import AlignmentCalibration, FineTune
+from muc.report import render
+from muc.report.group import compare
+from muc.report.pair_tables import pair_results_table
 from muc.reproduce import ablation, alpha_beta, clip_coco, uniformity
 from muc.reproduce.choices import Choice, given_method, read_choices
 from muc.reproduce.recipe import Options
@@ -70,8 +74,8 @@ def results(folder: Path) -> Any:
 def test_an_ablation_changes_nothing_but_the_calibrations_of_the_chosen_ac(
     ablated: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(out=out, smoke=True)
-    trial = Trial(encoder_settings("cifar10", "moco", 0, options), 0.1, options)
+    options = Options(out=out, smoke=True, search=2)
+    trial = Trial(encoder_settings("cifar10", "moco", 0, options), 0.1, options, variants={"other": {"alpha": 0.0}})
     full = opening.method_of(trial.chosen(AC))
     assert isinstance(full, AlignmentCalibration)
     for label, changes in ablation.CHANGES.items():
@@ -79,8 +83,8 @@ def test_an_ablation_changes_nothing_but_the_calibrations_of_the_chosen_ac(
             assert opening.method_of(RunFolder(trial.folder / label)) == replace(full, **changes)
     # Whichever of the two settings won: had it been the other, that one would have been changed.
     drawn = RunFolder(trial.folder / f"{AC}-trial1")
-    monkeypatch.setattr(Trial, "chosen", lambda _self, _label: drawn)
-    trial.serve_changed("other", AC, alpha=0.0).work()
+    monkeypatch.setattr(Trial, "_best", lambda _self, label: drawn if label == AC else None)
+    trial.serve("other").work()
     other, wanted = opening.method_of(RunFolder(trial.folder / "other")), opening.method_of(drawn)
     assert isinstance(wanted, AlignmentCalibration)
     assert other == replace(wanted, alpha=0.0)
@@ -136,14 +140,18 @@ def test_uniformity_is_of_two_outputs(out: Path, capsys: pytest.CaptureFixture) 
         for panel in found["sets"][name].values():
             assert sum(panel["counts"]) == panel["images"] == images
     assert (folder / "figure5.png").read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
     assert main(["reproduce", "uniformity", "--out", str(out), *SMOKE, "--dry-run"]) == 0
-    assert "0:00  in all" in capsys.readouterr().err
+    assert all(line.split()[0] == "done" for line in capsys.readouterr().err.splitlines())
 
 
 def test_the_pair_table_stands_beside_the_papers(paired: Path) -> None:
     assert {r["data"] for r in results(paired)} == {"glyph-pairs"}
     text = (paired / "tables.md").read_text()
-    printed = [line.split(" | ") for line in text.splitlines() if line.startswith("| ↳ paper")]
+    assert "paper |" not in text  # these are not the paper's pairs
+    (comparison,) = compare([{**r, "data": "coco64"} for r in results(paired)])
+    lines = render.markdown(pair_results_table(comparison)).splitlines()
+    printed = [line.split(" | ") for line in lines if line.startswith("| ↳ paper")]
     assert [(p[2], p[3], p[5]) for p in printed] == [
         ("62.09", "62.08", ""),
         ("62.47", "49.84", ""),
@@ -160,7 +168,7 @@ def test_pair_heatmaps_are_of_the_same_models(paired: Path, out: Path) -> None:
     assert main(["reproduce", "clip-heatmaps", *flags]) == 0
     (found,) = results(out / "clip-heatmaps")["clip"]
     assert list(found["looks"]) == ["retrain", "finetune", AC]
-    trial = Trial(clip_coco.settings(0, Options(out=out, smoke=True)), 0.1, Options(out=out, smoke=True))
+    (trial,) = clip_coco.clip_trials(Options(out=out, smoke=True, search=2))
     assert found["models"][AC] == trial.chosen(AC).result()["model_sha256"]
     assert len(found["looks"][AC]["names"]) == 6
 
@@ -183,15 +191,43 @@ def test_a_search_is_recorded_and_can_be_given_back(paired: Path, tmp_path: Path
     assert not (tmp_path / "clip-coco" / "recipe.json").exists()
 
 
-def test_what_was_run_with_other_settings_is_not_taken_for_done(
+def test_given_values_are_run_and_tabulated_where_others_were_searched_for(
+    paired: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """For every seed, beside the runs of the search; and without --recipe and --search the defaults are."""
+    own = Path(shutil.copytree(out, tmp_path / "own"))
+    values = json.loads((paired / "recipe.json").read_text())
+    given = values["choices"][0]["method"]
+    given["learning_rate"] *= 2
+    write_json(tmp_path / "other.json", values)
+    flags = ["--out", str(own), "--methods", "finetune", *SMOKE]
+    recipe = ["--seeds", "0", "1", "--recipe", str(tmp_path / "other.json")]
+    assert main(["reproduce", "clip-coco", *flags, *recipe, "--dry-run"]) == 0
+    plan = [line for line in capsys.readouterr().err.splitlines() if "finetune" in line]
+    assert [line.split()[0] for line in plan] == ["to", "to"]
+    assert main(["reproduce", "clip-coco", *flags, *recipe]) == 0
+
+    def used() -> list[dict[str, Any]]:
+        return [r["method_settings"] for r in results(own / "clip-coco") if r["method"] == "finetune"]
+
+    assert used() == [given, given]
+    assert main(["reproduce", "clip-coco", *flags, "--search", "1"]) == 0
+    assert used() == [values["choices"][0]["trials"][0]["method"]]
+    assert main(["reproduce", "clip-coco", *flags]) == 0  # the search is still there
+    assert used() == [min(values["choices"][0]["trials"], key=lambda t: t["validation_AG"])["method"]]
+
+
+def test_values_that_a_search_has_tried_are_not_run_again(
     paired: Path, out: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     values = json.loads((paired / "recipe.json").read_text())
-    values["choices"][0]["method"]["learning_rate"] *= 2
-    write_json(tmp_path / "other.json", values)
-    flags = ["--out", str(out), "--methods", "finetune", *SMOKE, "--recipe", str(tmp_path / "other.json")]
-    assert main(["reproduce", "clip-coco", *flags]) == 2
-    assert "finetune holds another run" in capsys.readouterr().err
+    for choice in values["choices"]:
+        choice["method"] = choice["trials"][1]["method"]
+    write_json(tmp_path / "tried.json", values)
+    flags = ["--out", str(out), "--methods", "finetune", AC, *SMOKE, "--recipe", str(tmp_path / "tried.json")]
+    assert main(["reproduce", "clip-coco", *flags, "--dry-run"]) == 0
+    plan = capsys.readouterr().err.splitlines()
+    assert all(line.split()[0] == "done" for line in plan if "evaluate" not in line)
 
 
 def test_a_choice_serves_its_own_kind_of_request_only() -> None:
@@ -222,8 +258,45 @@ def test_a_wrong_recipe_is_one_sentence(arguments: list[str], complaint: str, ca
 )
 def test_a_damaged_recipe_is_refused(entry: Any, tmp_path: Path) -> None:
     write_json(tmp_path / "recipe.json", {"format_version": 1, "choices": [entry]})
-    with pytest.raises(Exception, match=r"cannot be read|unknown method"):
+    with pytest.raises(Exception, match=r"cannot be used"):
         read_choices([tmp_path / "recipe.json"])
+
+
+GOOD = {
+    "data": "cifar10",
+    "algorithm": "moco",
+    "architecture": "resnet18",
+    "forget_fraction": 0.1,
+    "method": {"name": "finetune", "learning_rate": 0.01},
+}
+
+
+@pytest.mark.parametrize(
+    ("choices", "complaint"),
+    [
+        (5, "are 5, not a list"),
+        ([{**GOOD, "method": {"name": "finetune", "learning_rate": "x"}}], 'learning_rate is "x", not a number'),
+        ([{**GOOD, "method": {"name": "finetune", "learning_rate": -1}}], "learning-rate is -1"),
+        ([{**GOOD, "method": {"name": "finetune", "learning_rate": True}}], "learning_rate is true, not a number"),
+        ([{**GOOD, "method": {"name": "finetune", "epochs": 0}}], "epochs is 0"),
+        ([{**GOOD, "method": {"name": "finetune", "epochs": 2.5}}], "epochs is 2.5, not a whole number"),
+        ([{**GOOD, "method": {"name": AC, "alpha": [1]}}], "alpha is [1], not a number"),
+        ([{**GOOD, "method": {"name": AC, "reading": "mine"}}], 'reading is "mine", not one of equations, compat'),
+        ([{**GOOD, "method": {"name": "finetune", "alpha": 1}}], "have no 'alpha'"),
+        ([{**GOOD, "forget_fraction": 10}], "forget_fraction is 10"),
+        ([GOOD, {**GOOD, "method": {"name": "finetune", "learning_rate": 0.02}}], "two different choices of finetune"),
+    ],
+)
+def test_wrong_values_are_found_when_the_file_is_read(
+    choices: Any, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write_json(tmp_path / "r.json", {"format_version": 1, "choices": choices})
+    flags = ["--methods", "finetune", "--algorithms", "moco", "--recipe", str(tmp_path / "r.json")]
+    assert main(["reproduce", "cifar10-10", *flags, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_real_pair_table_is_planned_for_the_shards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Reproduce:
     methods: tuple[str, ...] = ()
     """Only these methods, and Retrain."""
     algorithms: tuple[str, ...] = ()
-    """Only these of simclr and moco."""
+    """Only these of simclr and moco (default: those that the paper has)."""
     search: int | None = None
     """Settings tried for each method, drawn from the paper's ranges and judged on validation images (default: 1, which
     is no search; for clip-coco 6). OUT/NAME/recipe.json records all that were tried."""
@@ -54,7 +54,8 @@ def reproduce(argv: Sequence[str]) -> None:
     name = check_name("table or figure", flags.name, RECIPES)
     from muc.report.render import print_terminal
     from muc.reproduce.choices import read_choices
-    from muc.reproduce.recipe import UNIMODAL, Options, carry_out, describe
+    from muc.reproduce.recipe import READ, UNIMODAL, Options, carry_out, describe, refuse_unread
+    from muc.runtime import Runtime
 
     for given, kind, known in ((flags.methods, "method", METHODS), (flags.algorithms, "algorithm", UNIMODAL)):
         for value in given:
@@ -67,6 +68,7 @@ def reproduce(argv: Sequence[str]) -> None:
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     recipe, out = find_recipe(name), flags.out / name
+    refuse_unread(name, recipe, {option: getattr(flags, option) for option in READ})
     methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
     options = Options(
         out=flags.out,
@@ -79,8 +81,10 @@ def reproduce(argv: Sequence[str]) -> None:
         runtime=flags.runtime,
         chosen=read_choices(flags.recipe),
     )
-    steps = recipe.steps(options, out)
-    say(describe(steps))
+    if not flags.dry_run:
+        Runtime(flags.runtime)  # a device that is not there is refused before anything is done
+    steps = recipe.plan(options, out)
+    say(describe(steps, flags.smoke))
     if flags.dry_run:
         return
     try:

@@ -39,6 +39,7 @@ class AlignmentCalibration(Method):
     """compat repeats the released code: swapped second views (alpha = gamma = 1), raw-cosine beta, mean over D."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("alpha", "beta", "paper_beta", "gamma"):
             in_range(name, getattr(self, name) or 0, 0, 1e6)
         if self.reading == "compat":

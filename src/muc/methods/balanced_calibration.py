@@ -33,6 +33,7 @@ class BalancedCalibration(Method):
     """Performance preserving: keeps what is to be forgotten apart from all else."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("beta", "gamma"):
             in_range(name, getattr(self, name), 0, 1e6)
 

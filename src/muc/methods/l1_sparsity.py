@@ -25,6 +25,7 @@ class L1Sparsity(Method):
     """Weight of the sum of absolute weights."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         in_range("l1", self.l1, 0, 1e6)
 
     def loss(self, model: ContrastiveModel, batch: Batch) -> dict[str, Tensor]:

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
+from muc.config import in_range
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -33,6 +35,13 @@ class Method(ABC):
     """How many epochs to unlearn for."""
     learning_rate: float | None = 0.006
     """Constant learning rate."""
+
+    def __post_init__(self) -> None:
+        """Subclasses with more to check call this first."""
+        if self.epochs is not None:
+            in_range("epochs", self.epochs, 1, 1_000_000)
+        if self.learning_rate is not None:
+            in_range("learning-rate", self.learning_rate, 0, 1000)
 
     @property
     def third_view(self) -> bool:

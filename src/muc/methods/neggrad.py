@@ -30,6 +30,7 @@ class NegGrad(Method):
     """How much the ascent counts, on top of epsilon."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         in_range("ascent-weight", self.ascent_weight, 0, 1e6)
 
     def loss(self, model: ContrastiveModel, batch: Batch) -> dict[str, Tensor]:

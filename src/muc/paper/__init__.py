@@ -29,14 +29,16 @@ def _load() -> dict[str, Any]:
 def reference_rows(data: str, algorithm: str, architecture: str, forget_fraction: float) -> dict[str, dict[str, Any]]:
     """{method: row} of the white-box table of a setting; empty where the paper has none.
 
-    A row holds the five metrics, `gaps`, `avg_gap`, `avg_gap_cls`, `agp`, `rte_minutes` (None where not printed) and
-    `table`, the table's number. Gaps and averages are the printed ones, except where the errata say that these do
-    not follow from the metrics: there, and where none is printed, they are computed from the metrics.
+    A row holds the five metrics, `gaps`, `avg_gap`, `agp` and `rte_minutes` (None where not printed) and `table`, the
+    table's number. Gaps and averages are the printed ones, except where the errata say that these do not follow from
+    the metrics: there they are computed from the metrics, and `corrected` is {column: the erratum}. Gaps are also
+    computed where none is printed; then `gaps_printed` is False.
     """
     for name, table in _load()["tables"].items():
         found = {r["method"]: r for r in table["rows"] if _is(r, data, algorithm, architecture, forget_fraction)}
         if "retrain" in found and "avg_gap" in found["retrain"] and "EMIA" in found["retrain"]:
-            return _with_gaps(name, table["number"], deepcopy(found))
+            rows = _with_gaps(name, table["number"], deepcopy(found))
+            return {method: row | _corrections(name, found[method], row) for method, row in rows.items()}
     return {}
 
 
@@ -88,21 +90,46 @@ def _with_gaps(table: str, number: int, rows: dict[str, dict[str, Any]]) -> dict
     for method, row in rows.items():
         row["table"] = number
         row.setdefault("rte_minutes", None)
+        row["gaps_printed"] = row["gaps"] is not None and method != "retrain"
         if method == "retrain":
-            row |= {"gaps": None, "avg_gap": None, "avg_gap_cls": None, "agp": None}
+            row |= {"gaps": None, "avg_gap": None, "agp": None}
             continue
         computed = gaps(row, rows["retrain"])
-        row |= {"avg_gap_cls": computed["AG_classifier"], "agp": computed["AGP"]}
-        if row["gaps"] is None or _misprinted(table, row):
+        row["agp"] = row.get("agp") or _printed_agp(row)
+        if row["gaps"] is None or _misprints(table, row):
             row |= {"gaps": {m: computed[f"{m}_gap"] for m in METRICS}, "avg_gap": computed["AG"]}
     return rows
 
 
-def _misprinted(table: str, row: dict[str, Any]) -> bool:
-    """Whether the errata name a gap or the average of this row."""
-    return any(
-        erratum["category"] in ("gap", "avg_gap")
+def _printed_agp(row: dict[str, Any]) -> float | None:
+    """From the table of average gap percentages."""
+    same = ("dataset", "algorithm", "architecture", "forget_fraction", "method")
+    found = (r["agp"] for r in _load()["tables"]["agp"]["rows"] if all(r[key] == row[key] for key in same))
+    return next(found, None)
+
+
+def _misprints(table: str, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The errata that name a gap or the average of this row."""
+    return [
+        erratum
+        for erratum in _load()["errata"]
+        if erratum["category"] in ("gap", "avg_gap")
         and erratum["where"] == f"tables.{table}"
         and all(row[key] == value for key, value in erratum["row"].items())
-        for erratum in _load()["errata"]
-    )
+    ]
+
+
+def _corrections(table: str, printed: dict[str, Any], row: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Which of the values that are shown are not as printed, and what the errata say there."""
+    found = {}
+    for erratum in _misprints(table, row):
+        metric = erratum["field"].removeprefix("gaps.")
+        column = "AG" if metric == "avg_gap" else metric
+        if _shown(printed, metric) != _shown(row, metric):
+            found[column] = f"{erratum['id']}: {erratum['note']}"
+    return {"corrected": found}
+
+
+def _shown(row: dict[str, Any], name: str) -> tuple[str, ...]:
+    values = [row[name], *([row["gaps"][name]] if row["gaps"] and name in row["gaps"] else [])]
+    return tuple(f"{value:.2f}" for value in values)

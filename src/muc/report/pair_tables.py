@@ -6,6 +6,7 @@ from muc import paper
 from muc.evaluation.gaps import PAIR_METRICS
 from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry
+from muc.report.ranks import rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 SIMILARITIES = ("retain_similarity", "unlearn_similarity", "test_similarity")
@@ -16,22 +17,23 @@ def pair_results_table(comparison: Comparison) -> Table:
     marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
     printed = paper.pair_rows(comparison.setting.data, comparison.setting.forget_fraction)
+    ranked = rank_cells(comparison, {m: r["avg_gap"] for m, r in printed.items()})
     return Table(
         title=f"How close to Retrain: {setting_name(comparison.setting)}",
         caption=f"Over {seeds}. Mean cosine of images and their captions, times 100, on the pairs that are kept, those "
         "to forget, and test pairs. In brackets: the gap to Retrain of the same seed; the goal is to match Retrain, so "
         "smaller gaps are better. AG averages the gaps on kept pairs and on those to forget, as the paper's does."
-        + (
-            " Lines marked 'paper' repeat its values for MS-COCO; it does not name its architecture." if printed else ""
-        ),
-        columns=("Method", "FS", *map(metric_name, SIMILARITIES), "AG", "AGP", "RTE (min)"),
+        + (" Lines marked 'paper' repeat its values for MS-COCO; it does not name its architecture." if printed else "")
+        + rank_note(comparison, printed),
+        columns=("Method", "FS", *map(metric_name, SIMILARITIES), "AG", rank_name(printed), "AGP", "RTE (min)"),
         rows=tuple(
-            _results_row(e, marks.get(id(e), ""), _paper_cells(printed.get(e.method))) for e in comparison.entries
+            _results_row(e, marks.get(id(e), ""), cell, _paper_cells(printed.get(e.method)))
+            for e, cell in zip(comparison.entries, ranked, strict=True)
         ),
     )
 
 
-def _results_row(entry: Entry, mark: Mark, printed: dict[str, str]) -> tuple[Cell, ...]:
+def _results_row(entry: Entry, mark: Mark, rank: Cell, printed: dict[str, str]) -> tuple[Cell, ...]:
     exact = entry.method == "retrain"
     return (
         Cell(entry_name(entry), mark=mark),
@@ -44,10 +46,9 @@ def _results_row(entry: Entry, mark: Mark, printed: dict[str, str]) -> tuple[Cel
             )
             for name in SIMILARITIES
         ),
-        *(
-            Cell(NOT_MEANT) if exact else Cell(number(entry.gap(key), 2), paper=printed.get(key))
-            for key in ("AG", "AGP")
-        ),
+        Cell(NOT_MEANT) if exact else Cell(number(entry.gap("AG"), 2), paper=printed.get("AG")),
+        rank,
+        Cell(NOT_MEANT) if exact else Cell(number(entry.gap("AGP"), 2)),
         # The original's time is that of its training: no unlearning took place.
         Cell(NOT_MEANT if entry.method == "pretrain" else number(entry.metric("RTE_minutes"), 2)),
     )

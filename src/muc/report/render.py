@@ -12,12 +12,13 @@ from rich.text import Text
 from muc.report.tables import Cell, Mark, Table
 
 PAPER_ROW = "paper"
-WIDE = 8  # LaTeX tables with more columns are shrunk to the width of the text
 BETWEEN = 3  # what the terminal puts between two columns
 
 _MARKDOWN_MARKS: dict[Mark, str] = {"best": "**", "second": "*", "": ""}
 _LATEX_MARKS: dict[Mark, str] = {"best": r"\textbf{%s}", "second": r"\textit{%s}", "": "%s"}
 _RICH_MARKS: dict[Mark, str] = {"best": "bold", "second": "italic", "": ""}
+_FITTED = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"
+"""LaTeX that shrinks what is wider than the text, and nothing else."""
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -31,6 +32,18 @@ _LATEX = {
     "–": "--",
     "·": r"$\cdot$",
     "ℓ": r"$\ell$",
+    "≤": r"$\leq$",
+    "−": "$-$",
+    "←": r"$\leftarrow$",
+    "→": r"$\rightarrow$",
+    "†": r"$\dagger$",
+    "²": "$^2$",
+    "β": r"$\beta$",
+    "π": r"$\pi$",
+    "…": r"\ldots{}",
+    "▲": r"$\triangle$",
+    "■": r"$\bullet$",
+    "↳": r"$\hookrightarrow$",
 }
 _MARKDOWN_SPECIAL = r"\`*_[]<>|#&~"
 
@@ -72,20 +85,19 @@ def markdown_text(text: str) -> str:
 
 def latex(table: Table) -> str:
     """A floating table for the packages booktabs and graphicx; the best is bold, the second italic."""
-    wide = len(table.columns) > WIDE
     return "\n".join(
         [
             r"\begin{table}[ht]",
             r"\centering",
             rf"\caption{{{_latex(table.title)}. {_latex(table.caption)}}}",
-            *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
+            _FITTED,
             rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}",
             r"\toprule",
             _latex_row([_latex(c) for c in table.columns]),
             r"\midrule",
             *(line for row in table.rows for line in _latex_lines(row)),
             r"\bottomrule",
-            r"\end{tabular}" + ("}" if wide else ""),
+            r"\end{tabular}}",
             r"\end{table}",
             "",
         ]

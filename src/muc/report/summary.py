@@ -7,6 +7,8 @@ from muc.report.noise import Noise, lead_of, noise_of
 from muc.report.tables import number
 from muc.report.words import entry_name, listing, minutes, points, seed_count, setting_name, signed
 
+AS_CLOSE = 0.05  # points of AG that make no difference, where no second Retrain tells what chance makes of it
+LITTLE = 0.05  # an AUC difference below this is little to forget
 SOMETHING = 0.02  # an AUC difference below this is called "hardly anything", however sure it is
 GUESSING = 52.0  # an attack that is right less often than this (%) is little better than a coin
 
@@ -48,6 +50,9 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
         return ["No approximate unlearning method was evaluated in this setting."]
     best, gap = ranked[0], ranked[0].gap("AG")
     assert gap is not None
+    rest = [*_against_chance(ranked, gap, noise), *_calibration(ranked), *_selection(best, ranked)]
+    if (untouched := _as_close(c, noise)) is not None:
+        return [*_left_as_it_was(c, best, gap, untouched), *_unequal_seeds(ranked), *_runner_up(ranked), *rest]
     name = entry_name(best)
     what = "candidates" if any(e.variant for e in ranked) else "methods"
     of = f"Of {len(ranked)} {what}, {name} came" if len(ranked) > 1 else f"{name} is the only method here; it came"
@@ -62,10 +67,34 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
         f"{of} {closest} Retrain, the model trained again without the {_what(c)}s{told} ({seed_count(gap.n)}).",
         *_unequal_seeds(ranked),
         *_runner_up(ranked),
-        *_against_chance(ranked, gap, noise),
-        *_calibration(ranked),
-        *_selection(best, ranked),
+        *rest,
     ]
+
+
+def _as_close(c: Comparison, noise: Noise | None) -> Stat | None:
+    """The original's AG, where no method's is smaller by more than chance may make it."""
+    original, ranked = c.entry("pretrain"), c.ranked()
+    untouched, best = original.gap("AG") if original else None, ranked[0].gap("AG") if ranked else None
+    if untouched is None or best is None:
+        return None
+    margin = max(AS_CLOSE, noise.between["AG"] if noise else 0.0)
+    return untouched if untouched.mean - best.mean <= margin else None
+
+
+def _left_as_it_was(c: Comparison, best: Entry, gap: Stat, untouched: Stat) -> list[str]:
+    text = (
+        f"No method came closer to Retrain than leaving the model as it was: the original is {number(untouched, 2)} "
+        f"points away on average, the closest method, {entry_name(best)}, {number(gap, 2)} ({seed_count(gap.n)})"
+    )
+    text += ", which is no difference that these runs can tell." if gap.mean - untouched.mean <= AS_CLOSE else "."
+    aucs = _unlearn_aucs(c)
+    if aucs is None:
+        return [text]
+    told = f"(AUC of {_what(c)}s to forget against test {_what(c)}s {aucs[0].mean:.3f} for the original, "
+    told += f"{aucs[1].mean:.3f} for Retrain; 0.5 is chance)"
+    if aucs[0].mean - aucs[1].mean < LITTLE:
+        return [text, f"That may be because there was little to forget {told}."]
+    return [text, f"Yet there was something to forget {told}."]
 
 
 def _unequal_seeds(ranked: list[Entry]) -> list[str]:
@@ -162,11 +191,17 @@ def _times(best: Entry, retrain: Entry | None) -> tuple[float, float] | None:
     return (mine.mean, exact.mean) if mine and exact and mine.mean > 0 else None
 
 
+def _unlearn_aucs(c: Comparison) -> tuple[Stat, Stat] | None:
+    """How familiar the images to forget are to the original and to Retrain."""
+    before, target = (e.metric("unlearn_AUC") if e else None for e in map(c.entry, ("pretrain", "retrain")))
+    return (before, target) if before and target else None
+
+
 def _something_to_forget(c: Comparison) -> list[str]:
-    original, retrain = c.entry("pretrain"), c.entry("retrain")
-    before, target = (e.metric("unlearn_AUC") if e else None for e in (original, retrain))
-    if before is None or target is None:
+    retrain, aucs = c.entry("retrain"), _unlearn_aucs(c)
+    if aucs is None:
         return ["Whether there was anything to forget is not known: it takes the original and Retrain to tell."]
+    before, target = aucs
     text = [
         f"To the original model {'a pair' if c.of_pairs else 'an image'} to forget looked more familiar than an unseen "
         f"test {_what(c)} in "
@@ -178,7 +213,8 @@ def _something_to_forget(c: Comparison) -> list[str]:
             f"{_what(c)}s it never saw, and small gaps say little about a method."
         )
     else:
-        text.append("So there was something to forget.")
+        little = before.mean - target.mean < LITTLE
+        text.append("So there was something to forget, if little." if little else "So there was something to forget.")
         best = c.ranked()[0] if c.ranked() else None
         if best and (after := best.metric("unlearn_AUC")):
             text.append(f"After {entry_name(best)} it is {100 * after.mean:.1f} %.")
@@ -195,11 +231,18 @@ def _tiles(c: Comparison, noise: Noise | None) -> list[Tile]:
     ranked, tiles = c.ranked(), []
     if not ranked:
         return []
-    best = ranked[0]
-    tiles.append(Tile("Closest to Retrain", entry_name(best), f"average gap {number(best.gap('AG'), 2)} points"))
+    best, untouched = ranked[0], _as_close(c, noise)
+    closest = f"average gap {number(best.gap('AG'), 2)} points"
+    if untouched is None:
+        tiles.append(Tile("Closest to Retrain", entry_name(best), closest))
+    else:
+        note = f"the model left as it was: average gap {number(untouched, 2)} points; {entry_name(best)}: {closest}"
+        tiles.append(Tile("Closest to Retrain", "no method", note))
     if noise:
         note = f"average gap by chance alone ({noise.seeds} seeds)"
         tiles.append(Tile("Between two Retrains", f"{noise.between['AG']:.2f} points", note))
+    if untouched is not None:  # what such a method costs is of no interest at first glance
+        return tiles
     label, metric = ("Test similarity", "test_similarity") if c.of_pairs else ("Test accuracy", "TA")
     if change := _change(best, c.entry("pretrain"), metric):
         exact = _change(c.entry("retrain"), c.entry("pretrain"), metric)

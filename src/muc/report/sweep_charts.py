@@ -93,7 +93,8 @@ def _limits(panel: Panel) -> tuple[float, float]:
     if panel.from_zero:
         return 0.0, 1.18 * min(max(high, 1.0), TALLEST)
     margin = 0.15 * (high - low) or 1.0
-    return low - margin, high + 1.4 * margin
+    below = low - margin
+    return max(below, 0.0) if low >= 0 else below, high + 1.4 * margin  # of a share of nothing there is no less
 
 
 def angle_histograms(rows: Mapping[str, Mapping[str, Sequence[int]]]) -> bytes:

@@ -8,6 +8,7 @@ from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import Comparison, Entry, Record, Stat, compare
 from muc.report.noise import Noise, noise_of
 from muc.report.pair_tables import pair_membership_table, pair_results_table, retrieval_table
+from muc.report.ranks import rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 
@@ -36,19 +37,23 @@ def results_table(comparison: Comparison) -> Table:
     printed, scores = paper.reference_rows(*where), paper.forgetting_scores(*where)
     marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     most = max(len(e.records) for e in comparison.entries)
-    rows = [_results_row(e, most, marks.get(id(e), ""), _paper_cells(e, printed, scores)) for e in comparison.entries]
-    columns = ("Method", "FS", *METRICS, "AG", "AG cls", "AGP", "RTE (min)", "Memory (GB)")
+    ranked = rank_cells(comparison, {m: r["avg_gap"] for m, r in printed.items()})
+    rows = [
+        _results_row(e, most, marks.get(id(e), ""), cell, _paper_cells(e, printed, scores))
+        for e, cell in zip(comparison.entries, ranked, strict=True)
+    ]
+    columns = ("Method", "FS", *METRICS, "AG", rank_name(printed), "AG cls", "AGP", "RTE (min)", "Memory (GB)")
     if all(e.metric("peak_memory_GB") is None for e in comparison.entries):  # on a CPU nobody knows
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     return Table(
         title=f"How close to Retrain: {setting_name(s)}",
-        caption=_results_caption(comparison, bool(printed)),
+        caption=_results_caption(comparison, printed),
         columns=columns,
         rows=tuple(rows),
     )
 
 
-def _results_caption(comparison: Comparison, with_paper: bool) -> str:
+def _results_caption(comparison: Comparison, printed: dict[str, dict[str, Any]]) -> str:
     seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
     several = any(len(e.records) > 1 for e in comparison.entries)
     text = (
@@ -59,10 +64,11 @@ def _results_caption(comparison: Comparison, with_paper: bool) -> str:
         text += (
             " 'Of means' is AG between means over seeds, in which chance partly cancels; the paper's is of that kind."
         )
-    return f"{text} {_paper_note(comparison)}" if with_paper else text
+    text += rank_note(comparison, printed)
+    return f"{text} {_paper_note(comparison, printed)}" if printed else text
 
 
-def _paper_note(comparison: Comparison) -> str:
+def _paper_note(comparison: Comparison, printed: dict[str, dict[str, Any]]) -> str:
     """What the paper did otherwise, so that nobody takes unlike for like."""
     s, record = comparison.setting, comparison.entries[0].records[0]
     images = record.get("forget_images", 0) + record.get("retain_images", 0)
@@ -71,11 +77,14 @@ def _paper_note(comparison: Comparison) -> str:
         differs.append(f"for {paper.EPOCHS} epochs (here {s.epochs})")
     if images and images != paper.TRAINING_IMAGES[s.data]:
         differs.append(f"on {paper.TRAINING_IMAGES[s.data]:,} images (here {images:,})")
+    shown = [row for method, row in printed.items() if comparison.entry(method)]
+    wrong = [note for row in shown for note in row["corrected"].values()]
     note = "Lines marked 'paper' repeat the paper's values"
-    return f"{note}; it trained {' and '.join(differs)}." if differs else f"{note} for this setting."
+    note = f"{note}; it trained {' and '.join(differs)}." if differs else f"{note} for this setting."
+    return f"{note} †: corrected, the printed one does not fit its others. {' '.join(wrong)}" if wrong else note
 
 
-def _results_row(entry: Entry, most: int, mark: Mark, printed: dict[str, str]) -> tuple[Cell, ...]:
+def _results_row(entry: Entry, most: int, mark: Mark, rank: Cell, printed: dict[str, str]) -> tuple[Cell, ...]:
     name = entry_name(entry) + (f" [n = {len(entry.records)}]" if len(entry.records) < most else "")
     of_means = entry.average_gap_of_means()
 
@@ -86,13 +95,13 @@ def _results_row(entry: Entry, most: int, mark: Mark, printed: dict[str, str]) -
         Cell(name, mark=mark),
         cell("FS", entry.metric("FS"), 4),
         *(cell(m, entry.metric(m), 2, _gap_text(entry, f"{m}_gap")) for m in METRICS),
+        Cell(NOT_MEANT)
+        if entry.method == "retrain"
+        else cell("AG", entry.gap("AG"), 2, None if of_means is None else f"of means {of_means:.2f}", mark),
+        rank,
         *(
-            Cell(NOT_MEANT) if entry.method == "retrain" else cell(column, entry.gap(key), 2, below, marked)
-            for column, key, below, marked in (
-                ("AG", "AG", None if of_means is None else f"of means {of_means:.2f}", mark),
-                ("AG cls", "AG_classifier", None, ""),
-                ("AGP", "AGP", None, ""),
-            )
+            Cell(NOT_MEANT) if entry.method == "retrain" else cell(column, entry.gap(key), 2)
+            for column, key in (("AG cls", "AG_classifier"), ("AGP", "AGP"))
         ),
         # The original's time is that of its training: no unlearning took place.
         Cell(NOT_MEANT) if entry.method == "pretrain" else cell("RTE (min)", entry.metric("RTE_minutes"), 2),
@@ -109,10 +118,11 @@ def _paper_cells(entry: Entry, rows: dict[str, dict[str, Any]], scores: dict[str
     if entry.method not in rows:
         return {}
     row = rows[entry.method]
-    cells = {m: f"{row[m]:.2f}" + (f" ({row['gaps'][m]:.2f})" if row["gaps"] else "") for m in METRICS}
-    for column, key in (("AG", "avg_gap"), ("AG cls", "avg_gap_cls"), ("AGP", "agp"), ("RTE (min)", "rte_minutes")):
+    cells = {m: f"{row[m]:.2f}" + (f" ({row['gaps'][m]:.2f})" if row["gaps_printed"] else "") for m in METRICS}
+    for column, key in (("AG", "avg_gap"), ("AGP", "agp"), ("RTE (min)", "rte_minutes")):
         if row[key] is not None:
             cells[column] = f"{row[key]:.2f}"
+    cells |= {column: f"{cells[column]}†" for column in row["corrected"]}
     if entry.method in scores:
         cells["FS"] = f"{scores[entry.method]:.4f}"
     return cells

@@ -53,6 +53,7 @@ GLOSSARY = (
         "Share of the images to forget (%) that an attack on the classifier takes for images never trained on.",
     ),
     ("AG", "Average gap: the mean of the five gaps (EMIA, RA, TA, UA, CMIA), in percentage points. Smaller is closer."),
+    ("Rank", "The method's place by AG; equal gaps share a place. In brackets, where there is one, the paper's."),
     ("AG cls", "The same without EMIA, which jumps most from run to run."),
     ("AGP", "Average gap as a percentage of Retrain's own values."),
     (

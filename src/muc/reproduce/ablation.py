@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from muc import paper
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Record, stat
 from muc.report.sheet import Sheet, write_sheet
-from muc.report.words import seed_count
-from muc.reproduce.choices import write_choices
-from muc.reproduce.from_models import AC
-from muc.reproduce.recipe import Options, Recipe, Step
+from muc.report.words import ALGORITHMS, DATA, seed_count
+from muc.reproduce.choices import find_choice, write_choices
+from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.sweep import records_of
-from muc.reproduce.trial import Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 
 FRACTIONS = (0.1, 0.5)
 CHANGES: dict[str, dict[str, float]] = {
@@ -26,7 +26,7 @@ CHANGES: dict[str, dict[str, float]] = {
 """{run: what differs from the chosen AC}. The paper does not say what became of gamma, which its text ties to alpha."""
 CAPTION = (
     "Average gap to Retrain of the same seed, and the forgetting score. Without negative calibration: alpha = 0; "
-    "without positive calibration: beta = 0; all else as in the first line, which is the AC that the trial chose. "
+    "without positive calibration: beta = 0; all else as in the first line, which is the AC that was chosen or given. "
     "The paper leaves open whether gamma, the performance preserving term, went with alpha (its text ties gamma = "
     "alpha): both readings are shown, and the paper's one number stands below each."
 )
@@ -34,30 +34,37 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Ablation(Recipe):
-    """CIFAR-10 and MoCo, for two shares to forget."""
+    """CIFAR-10, MoCo unless another is asked for, two shares to forget."""
 
-    def trials(self, fraction: float, options: Options) -> list[Trial]:
-        """One a seed."""
-        return [Trial(encoder_settings("cifar10", "moco", seed, options), fraction, options) for seed in options.seeds]
+    reads: ClassVar = ("seeds", "epochs", "algorithms", "search", "recipe")
+    one_algorithm: ClassVar = True
+
+    def trials(self, options: Options) -> dict[float, list[Trial]]:
+        """{share to forget: one a seed}; of the shares those for which --recipe, where it is given, has an AC."""
+        algorithm = algorithms_for(options, ("moco",))[0]
+        settings = [encoder_settings("cifar10", algorithm, seed, options) for seed in options.seeds]
+        given = [f for f in FRACTIONS if find_choice(options.chosen, AC, settings[0], f)]
+        variants = {label: changes for label, changes in CHANGES.items() if changes}
+        return {f: Trial.of_seeds(settings, f, options, variants=variants) for f in given or FRACTIONS}
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        made: list[Step] = []
-        for fraction in FRACTIONS:
-            trials = self.trials(fraction, options)
-            for trial in trials:
-                like = None if trial is trials[0] else trials[0]
-                made += [trial.pretrain(), trial.serve("retrain"), trial.serve(AC, like)]
-                made += [trial.serve_changed(label, AC, **changes) for label, changes in CHANGES.items() if changes]
-                made.append(trial.evaluate(CHANGES))
-        return made
+        return [
+            step
+            for trials in self.trials(options).values()
+            for t in trials
+            for step in (t.pretrain(), t.serve("retrain"), *map(t.serve, CHANGES), t.evaluate(CHANGES))
+        ]
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
-        trials = {fraction: self.trials(fraction, options) for fraction in FRACTIONS}
+        trials = self.trials(options)
         found = {f: {label: records_of(own, label) for label in CHANGES} for f, own in trials.items()}
-        table = tabulate(found, len(options.seeds))
+        table = tabulate(found)
         records = [r for own in found.values() for group in own.values() for r in group]
         write_choices([own[0] for own in trials.values()], [AC], out)
-        said = ["What each calibration of Alignment Calibration adds: CIFAR-10, MoCo, 10 % and 50 % to forget."]
+        said = ["What each calibration of Alignment Calibration adds."]
+        if len(trials) < len(FRACTIONS):
+            shares = " and ".join(f"{fraction:.0%}" for fraction in trials)
+            said.append(f"The paper has 10% and 50% to forget; the values that were given here are for {shares}.")
         sheet = Sheet(self.heading(options), said, records, [r["env"] for r in records], [table])
         return write_sheet(sheet, out), [table]
 
@@ -65,12 +72,16 @@ class Ablation(Recipe):
 RECIPES = {"ablation": Ablation("Ablation of Alignment Calibration (the paper's table 10)")}
 
 
-def tabulate(found: dict[float, dict[str, list[Record]]], seeds: int) -> Table:
+def tabulate(found: dict[float, dict[str, list[Record]]]) -> Table:
     """{share to forget: {run: its records}} -> a line for each run, the paper's below."""
     printed = {
         (row["forget_fraction"], row["negative_calibration"], row["positive_calibration"]): row["avg_gap"]
         for row in paper.load()["tables"]["ablation_calibration"]["rows"]
     }
+    one = next(iter(found.values()))[AC]
+    data, algorithm = one[0]["data"], one[0]["algorithm"]
+    if algorithm != "moco":
+        printed = {}
     rows = []
     for label, changes in CHANGES.items():
         negative, positive = "alpha" not in changes, "beta" not in changes
@@ -87,8 +98,8 @@ def tabulate(found: dict[float, dict[str, list[Record]]], seeds: int) -> Table:
             row += [Cell(number(gap, 2), paper=None if theirs is None else f"{theirs:.2f}"), Cell(number(score, 4))]
         rows.append(tuple(row))
     return Table(
-        title="With and without calibrations: CIFAR-10 · MoCo",
-        caption=f"Over {seed_count(seeds)}. {CAPTION}",
+        title=f"With and without calibrations: {DATA.get(data, data)} · {ALGORITHMS[algorithm]}",
+        caption=f"Over {seed_count(len(one))}. {CAPTION}",
         columns=(
             "Negative calibration",
             "Positive calibration",

@@ -1,18 +1,18 @@
 """Figures 4 and 9: what alpha and beta do to forgetting and to what should be kept."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Record, Stat, stat
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.sweep_charts import BLUE, ORANGE, Bars, Panel, sweep_chart
-from muc.report.words import seed_count
-from muc.reproduce.from_models import AC
-from muc.reproduce.recipe import Options, Recipe, Step
+from muc.report.words import ALGORITHMS, DATA, seed_count
+from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.sweep import records_of
-from muc.reproduce.trial import Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 
 ACCURACIES = ("RA", "TA", "UA")
 BETAS = (0.0, 2.0, 4.0, 8.0, 12.0, 16.0)
@@ -35,6 +35,10 @@ class Point:
     def label(self) -> str:
         return f"{AC}-sweep-alpha{self.alpha:g}-beta{self.beta:g}"
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        return {"alpha": self.alpha, "gamma": self.alpha, "beta": None, "paper_beta": self.beta}
+
 
 BY_ALPHA = {f"{alpha:g}": Point(alpha, FIXED_BETA) for alpha in ALPHAS}
 BY_BETA = {f"{beta:g}": Point(1.0, beta) for beta in BETAS}
@@ -43,28 +47,29 @@ POINTS = tuple(dict.fromkeys((*BY_ALPHA.values(), *BY_BETA.values())))
 
 @dataclass(frozen=True)
 class AlphaBeta(Recipe):
-    """CIFAR-10, MoCo, 10 % to forget; encoders and Retrain are those of the table."""
+    """CIFAR-10, MoCo unless another is asked for, 10 % to forget; encoders and Retrain are those of the table."""
+
+    reads: ClassVar = ("seeds", "epochs", "algorithms", "recipe")
+    one_algorithm: ClassVar = True
 
     def trials(self, options: Options) -> list[Trial]:
         """One a seed."""
-        return [Trial(encoder_settings("cifar10", "moco", seed, options), 0.1, options) for seed in options.seeds]
+        algorithm = algorithms_for(options, ("moco",))[0]
+        settings = [encoder_settings("cifar10", algorithm, seed, options) for seed in options.seeds]
+        return Trial.of_seeds(settings, 0.1, options, variants={p.label: p.changes for p in POINTS})
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        made: list[Step] = []
-        for trial in self.trials(options):
-            made += [trial.pretrain(), trial.serve("retrain")]
-            base = trial.method(AC)
-            for p in POINTS:
-                method = replace(base, alpha=p.alpha, gamma=p.alpha, beta=None, paper_beta=p.beta)
-                made.append(trial.serve_with(p.label, method))
-            made.append(trial.evaluate(p.label for p in POINTS))
-        return made
+        return [
+            step
+            for t in self.trials(options)
+            for step in (t.pretrain(), t.serve("retrain"), *map(t.serve, t.variants), t.evaluate(t.variants))
+        ]
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         trials = self.trials(options)
         found = {p: records_of(trials, p.label) for p in POINTS}
         levels = {name: records_of(trials, name) for name in ("retrain", "pretrain")}
-        table = tabulate(found, levels, len(trials))
+        table = tabulate(found, levels)
         rate = found[POINTS[0]][0]["method_settings"]["learning_rate"]
         said = [
             f"One hyper-parameter of Alignment Calibration at a time, all else fixed (learning rate {rate:g}, "
@@ -138,7 +143,7 @@ def told(axis: str, points: dict[str, Point], values: dict[Point, Stat | None]) 
     return f"{axis}: " + ", ".join(f"{number(values[p], 2)} at {x}" for x, p in points.items())
 
 
-def tabulate(found: dict[Point, list[Record]], levels: dict[str, list[Record]], seeds: int) -> Table:
+def tabulate(found: dict[Point, list[Record]], levels: dict[str, list[Record]]) -> Table:
     """The numbers behind the bars."""
 
     def row(name: str, records: list[Record], ratio: Stat | None) -> tuple[Cell, ...]:
@@ -154,9 +159,11 @@ def tabulate(found: dict[Point, list[Record]], levels: dict[str, list[Record]], 
     exact = levels["retrain"]
     rows = [row("Original", levels["pretrain"], None), row("Retrain", exact, score_ratio(exact, exact))]
     rows += [row(f"alpha = gamma = {p.alpha:g}, beta = {p.beta:g}", r, score_ratio(r, exact)) for p, r in found.items()]
+    data, algorithm = exact[0]["data"], exact[0]["algorithm"]
     return Table(
-        title="Alpha and beta: CIFAR-10 · MoCo · 10 % to forget",
-        caption=f"Over {seed_count(seeds)}. FS(Retrain) / FS is taken seed by seed; 1 is to forget as much as Retrain.",
+        title=f"Alpha and beta: {DATA.get(data, data)} · {ALGORITHMS[algorithm]} · 10 % to forget",
+        caption=f"Over {seed_count(len(exact))}. FS(Retrain) / FS is taken seed by seed; 1 is to forget as much as "
+        "Retrain.",
         columns=("Setting", "FS", "FS(Retrain) / FS", *ACCURACIES, "AG"),
         rows=tuple(rows),
     )

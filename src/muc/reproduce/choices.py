@@ -1,5 +1,6 @@
 """Chosen hyper-parameters with their evidence: what a search leaves behind, to be committed and given back."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
 from muc.restoring import from_dict
 from muc.run_folder import RunFolder
-from muc.storage import FORMAT_VERSION, read_json, read_object, write_json
+from muc.storage import FORMAT_VERSION, read_object, write_json
 
 if TYPE_CHECKING:
     from muc.reproduce.trial import Trial
@@ -32,7 +33,7 @@ class Choice:
 
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
     """All trials of every search, what each was worth on validation data, and the winner; nothing without a search."""
-    searched = [(t, n) for t in trials for n in names if (t.folder / n / "search.json").exists()]
+    searched = [(t, n) for t in trials for n in names if t.tried(n)]
     if searched:
         values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
         write_json(out / CHOICES, values)
@@ -41,8 +42,9 @@ def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) ->
 def evidence(trial: "Trial", name: str) -> dict[str, Any]:
     """One search: where it took place, all that was tried, in the order in which it was drawn, and what won."""
     s, chosen = trial.settings, trial.chosen(name)
-    found = read_json(trial.folder / name / "search.json")
-    tried = [{"method": settings_of(trial.folder / Path(t["run"]).name), "validation_AG": t["AG"]} for t in found]
+    tried = [
+        {"method": settings_of(trial.folder / Path(t["run"]).name), "validation_AG": t["AG"]} for t in trial.tried(name)
+    ]
     values = (Path(s.data.name).name, s.model.algorithm, s.model.architecture, trial.fraction)
     return {
         **dict(zip(WHERE, values, strict=True)),
@@ -64,25 +66,57 @@ def read_choices(paths: Iterable[Path]) -> tuple[Choice, ...]:
     for path in paths:
         if not path.is_file():
             raise UserError(f"there is no file {path}; give a {CHOICES} that muc reproduce NAME --search N wrote")
-        for entry in read_object(path, "choices")["choices"]:
+        choices = read_object(path, "choices")["choices"]
+        if not isinstance(choices, list):
+            raise UserError(f"the choices in {path} are {json.dumps(choices)}, not a list; restore the file")
+        for number, entry in enumerate(choices, 1):
             try:
-                method = dict(entry["method"])
-                kind = METHODS[check_name("method", str(method.pop("name")), METHODS)]
-                where = {key: entry[key] for key in WHERE}
-                where["forget_fraction"] = float(where["forget_fraction"])
-            except (TypeError, KeyError, ValueError, AttributeError) as error:
-                raise UserError(f"{path} holds a choice that cannot be read ({error!r}); restore the file") from None
-            found.append(Choice(**where, method=from_dict(kind, method)))
+                found.append(_read(entry))
+            except (TypeError, KeyError, ValueError, UserError) as error:
+                why = str(error) if isinstance(error, UserError) else repr(error)
+                raise UserError(f"choice {number} in {path} cannot be used: {why}") from None
+    _refuse_contradictions(found)
     return tuple(found)
 
 
-def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method:
-    """What was chosen for such an encoder and request; a method that has no choice is refused, not guessed."""
+def _read(entry: Any) -> Choice:
+    """One choice, with everything in it checked: a wrong value should not be found after hours of training."""
+    method = dict(entry["method"])
+    kind = METHODS[check_name("method", str(method.pop("name")), METHODS)]
+    where = {key: str(entry[key]) for key in WHERE[:-1]}
+    fraction = float(entry["forget_fraction"])
+    config.in_range("forget_fraction", fraction, 0, 1)
+    return Choice(**where, forget_fraction=fraction, method=from_dict(kind, method))
+
+
+def _refuse_contradictions(found: list[Choice]) -> None:
+    """Two values for the same thing: one of them would not be run."""
+    kept: dict[Any, Choice] = {}
+    for choice in found:
+        key = (*(getattr(choice, name) for name in WHERE), type(choice.method))
+        if kept.setdefault(key, choice) != choice:
+            name = opening.method_name(choice.method)
+            raise UserError(
+                f"--recipe has two different choices of {name} for {choice.data}, {choice.algorithm}, "
+                f"{choice.architecture}, {choice.forget_fraction:.0%} to forget; leave one of them out"
+            )
+
+
+def find_choice(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method | None:
+    """What was chosen for such an encoder and request."""
     data, model = Path(settings.data.name).name, settings.model
     for choice in chosen:
         same = (choice.data, choice.algorithm, choice.architecture) == (data, model.algorithm, model.architecture)
         if same and abs(choice.forget_fraction - fraction) < 0.001 and opening.method_name(choice.method) == name:
             return choice.method
+    return None
+
+
+def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method:
+    """The same; a method that has no choice is refused, not guessed."""
+    if (method := find_choice(chosen, name, settings, fraction)) is not None:
+        return method
+    data, model = Path(settings.data.name).name, settings.model
     raise UserError(
         f"--recipe has no {name} for {data}, {model.algorithm}, {model.architecture}, {fraction:.0%} to forget; "
         "add a file that has, or leave the method out with --methods"

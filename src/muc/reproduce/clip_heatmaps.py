@@ -12,10 +12,10 @@ from muc.report.heatmaps import gap_grid, look_figure
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.words import method_name
 from muc.reproduce.clip_coco import ClipCoco, clip_trials
-from muc.reproduce.from_models import AC, FromModels, Opened, environments
+from muc.reproduce.from_models import FromModels, Opened, environments
 from muc.reproduce.heatmaps import alignment_rows
 from muc.reproduce.recipe import Options
-from muc.reproduce.trial import Trial
+from muc.reproduce.trial import AC, Trial
 
 SHOWN = 6
 SAID = (
@@ -33,6 +33,7 @@ class ClipHeatmaps(FromModels):
     what: ClassVar = "image-text matrices"
     search: ClassVar[int] = ClipCoco.search
     default_methods: ClassVar[tuple[str, ...]] = ClipCoco.default_methods
+    reads: ClassVar[tuple[str, ...]] = ClipCoco.reads
 
     def trials(self, options: Options) -> dict[str, list[Trial]]:
         return {"clip": clip_trials(options)}

@@ -17,12 +17,11 @@ from muc.models import ContrastiveModel
 from muc.report.group import ORDER, Setting
 from muc.report.words import setting_name
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime, derive_seed
 from muc.storage import read_json, write_json
 
-AC = "alignment_calibration"
 SHOWN = 8
 """So many images are in the paper's heatmaps."""
 
@@ -93,7 +92,9 @@ class FromModels(Recipe):
     def trials(self, options: Options) -> dict[str, list[Trial]]:
         """{algorithm: one a seed}."""
         return {
-            algorithm: [Trial(encoder_settings("cifar10", algorithm, s, options), 0.1, options) for s in options.seeds]
+            algorithm: Trial.of_seeds(
+                [encoder_settings("cifar10", algorithm, seed, options) for seed in options.seeds], 0.1, options
+            )
             for algorithm in algorithms_for(options, ("moco",))
         }
 
@@ -106,9 +107,8 @@ class FromModels(Recipe):
 
     def _steps(self, trials: list[Trial], options: Options, out: Path) -> list[Step]:
         methods, made = self.methods(options), []
-        for i, trial in enumerate(trials):
-            like = trials[0] if i else None
-            made += [trial.pretrain(), *(trial.serve(name, like) for name in methods)]
+        for trial in trials:
+            made += [trial.pretrain(), *map(trial.serve, methods)]
             made.append(
                 made_from(
                     f"{self.what} of {trial.folder.name}",

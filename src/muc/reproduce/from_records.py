@@ -56,9 +56,7 @@ class FromRecords(Recipe):
         return [WhiteBox(f"{a} {f}", self.data, f, (a,)) for a, f in shares]
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        """The encoder serves both shares, and is named once."""
-        steps = [step for source in self.sources(options) for step in source.steps(options, out)]
-        return list({step.name: step for step in steps}.values())
+        return [step for source in self.sources(options) for step in source.steps(options, out)]
 
     def found(self, options: Options) -> list[Found]:
         return [
@@ -93,11 +91,13 @@ def methods_of(found: list[Found], *without: str) -> list[str]:
 def rows_of(
     found: list[Found], methods: list[str], cells: Callable[[Found, Entry], list[Cell]]
 ) -> tuple[tuple[Cell, ...], ...]:
-    """A row for each method: the cells of all settings side by side."""
+    """A row for each method: the cells of all settings side by side, empty ones where a setting has no such method."""
     rows = []
     for method in methods:
-        entries = [(f, f.comparison.entry(method)) for f in found]
-        rows.append((Cell(method_name(method)), *(c for f, e in entries if e for c in cells(f, e))))
+        entries = [f.comparison.entry(method) for f in found]
+        made = [cells(f, e) if e else [] for f, e in zip(found, entries, strict=True)]
+        width = max(map(len, made))
+        rows.append((Cell(method_name(method)), *(c for own in made for c in own or [Cell("")] * width)))
     return tuple(rows)
 
 

@@ -10,8 +10,9 @@ from muc.report.cells import Cell, Table
 from muc.report.heatmaps import gap_grid, look_figure
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.words import method_name
-from muc.reproduce.from_models import AC, FromModels, Opened, environments
+from muc.reproduce.from_models import FromModels, Opened, environments
 from muc.reproduce.recipe import Options
+from muc.reproduce.trial import AC
 
 VIEW_PAIRS = 8
 

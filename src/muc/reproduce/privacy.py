@@ -18,9 +18,10 @@ from muc.report.group import stat
 from muc.report.model_charts import difference_chart
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.words import method_name, seed_count
-from muc.reproduce.from_models import AC, FromModels, Opened, environments
+from muc.reproduce.from_models import FromModels, Opened, environments
 from muc.reproduce.heatmaps import VIEW_PAIRS
 from muc.reproduce.recipe import Options
+from muc.reproduce.trial import AC
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A recipe: steps that can be planned, skipped and resumed, and what is written when all are done."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +14,9 @@ from muc.report.cells import Table
 from muc.reproduce.choices import Choice
 from muc.storage import write_json
 
-SMOKE = "Smoke test, the numbers mean nothing: "
+SMOKE = "Smoke test on embedded images, the numbers mean nothing. Recipe: "
+READ = ("seeds", "epochs", "methods", "algorithms", "search", "recipe")
+"""The options that not every recipe reads."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,20 @@ class Recipe(ABC):
     """Likewise."""
     default_methods: ClassVar[tuple[str, ...]] = PAPER_METHODS
     """Likewise."""
+    reads: ClassVar[tuple[str, ...]] = READ
+    """Options that change what is made; others are refused."""
+    one_algorithm: ClassVar[bool] = False
+    """Whether it is made for one algorithm at a time."""
 
     title: str
 
     @abstractmethod
     def steps(self, options: Options, out: Path) -> list[Step]:
         """What has to be done, in order; `out` is this recipe's folder."""
+
+    def plan(self, options: Options, out: Path) -> list[Step]:
+        """The steps, each once: an encoder may serve several requests."""
+        return list({step.name: step for step in self.steps(options, out)}.values())
 
     @abstractmethod
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
@@ -86,8 +96,20 @@ def algorithms_for(options: Options, of_paper: tuple[str, ...] = UNIMODAL) -> tu
     return tuple(name for name in UNIMODAL if name in options.algorithms) or of_paper
 
 
-def describe(steps: list[Step]) -> str:
-    """The plan, and what it costs."""
+def refuse_unread(name: str, recipe: Recipe, given: Mapping[str, Sequence[Any] | int | None]) -> None:
+    """What was asked for and would change nothing is not passed over in silence."""
+    for option, value in given.items():
+        if value and option not in recipe.reads:
+            raise UserError(f"{name} does not read --{option}, so that it would change nothing; leave it out")
+    algorithms = given["algorithms"]
+    if recipe.one_algorithm and isinstance(algorithms, Sequence) and len(algorithms) > 1:
+        raise UserError(f"{name} is made for one algorithm at a time; give one of {', '.join(algorithms)}")
+
+
+def describe(steps: list[Step], smoke: bool = False) -> str:
+    """The plan, and what it costs; nobody knows what a smoke test does."""
+    if smoke:
+        return "\n".join(f"{'done' if s.done() else 'to do':>8}  {s.name}" for s in steps)
     lines = [f"{'done' if s.done() else clock(s.seconds):>8}  {s.name}" for s in steps]
     left = sum(s.seconds for s in steps if not s.done())
     return "\n".join([*lines, f"{clock(left):>8}  in all, on one H200; this machine may take longer"])

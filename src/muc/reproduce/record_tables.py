@@ -68,6 +68,11 @@ class Deviations(FromRecords):
     def tables(self, found: list[Found]) -> list[Table]:
         return [self.table(f) for f in found]
 
+    def paragraphs(self, found: list[Found]) -> list[str]:
+        """What is wrong in the paper's table is said once for all of ours."""
+        wrong = errata("standard_deviation", self.data)
+        return [*super().paragraphs(found), *([f"In the paper's table: {wrong}"] if wrong else [])]
+
     def table(self, found: Found) -> Table:
         printed, seeds = found.printed("standard_deviation"), max(len(e.seeds) for e in found.comparison.entries)
 
@@ -79,7 +84,7 @@ class Deviations(FromRecords):
         deviation = f"Mean ± standard deviation over {seeds} seeds" if seeds > 1 else f"{seed_count(1)}, no deviation"
         return Table(
             title=f"Deviations over seeds: {found.name}",
-            caption=f"{deviation}; the paper's over 5. {errata('standard_deviation', found.data)}".strip(),
+            caption=f"{deviation}; the paper's over 5.",
             columns=("Method", *METRICS),
             rows=rows_of([found], methods_of([found]), cells),
         )

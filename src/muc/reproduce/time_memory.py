@@ -5,11 +5,12 @@ number of epochs. Pixels are noise, which costs the same as pictures.
 """
 
 import gc
+import re
 import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,11 +20,11 @@ from muc.data import plan_batches
 from muc.methods import METHODS
 from muc.models import build_model
 from muc.opening import optimisation_of
-from muc.report.cells import Cell, Table
+from muc.report.cells import MISSING, Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for, computed
-from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS
+from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS, share_passed
 from muc.runs import environment
 from muc.runtime import Runtime
 from muc.storage import read_json
@@ -41,12 +42,15 @@ TRAINING_IMAGES, FORGET_FRACTION, IMAGE_SIZE = 45_000, 0.1, 32
 class TimeMemory(Recipe):
     """A cell for each architecture and method. The paper does not say which algorithm it timed."""
 
+    reads: ClassVar = ("methods", "algorithms")
+    one_algorithm: ClassVar = True
+
     def cells(self, options: Options, out: Path) -> dict[tuple[str, str], Path]:
-        """{(architecture, method): where it is kept}."""
+        """{(architecture, method): where it is kept}: what was measured otherwise is kept elsewhere."""
         architectures = ARCHITECTURES[:1] if options.smoke else ARCHITECTURES
-        algorithm = algorithms_for(options)[0]
+        algorithm, folder = algorithms_for(options)[0], out / "cells" / measured_with(options)
         return {
-            (architecture, method): out / "cells" / f"{algorithm}-{architecture}-{method}.json"
+            (architecture, method): folder / f"{algorithm}-{architecture}-{method}.json"
             for architecture in architectures
             for method in options.methods
         }
@@ -56,7 +60,7 @@ class TimeMemory(Recipe):
         return [
             computed(
                 f"time {method} of {algorithm}, {architecture}",
-                START_SECONDS + 2 * SECONDS_PER_EPOCH[algorithm] * RELATIVE_COST[architecture],
+                START_SECONDS + 2 * seconds_per_epoch(algorithm, architecture, method),
                 path,
                 partial(measure, algorithm, architecture, method, options),
             )
@@ -74,6 +78,18 @@ class TimeMemory(Recipe):
 
 
 RECIPES = {"time-memory": TimeMemory("Time and memory (the paper's table 15)")}
+
+
+def measured_with(options: Options) -> str:
+    """All that decides over time and memory besides the cell itself, as the name of a folder."""
+    runtime = Runtime(options.runtime)
+    parts = [runtime.describe(), runtime.precision, f"compile {runtime.settings.compile}"]
+    name = re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower())
+    return f"smoke-{name}" if options.smoke else name
+
+
+def seconds_per_epoch(algorithm: str, architecture: str, method: str) -> float:
+    return SECONDS_PER_EPOCH[algorithm] * RELATIVE_COST[architecture] * share_passed(METHODS[method], FORGET_FRACTION)
 
 
 def measure(algorithm: str, architecture: str, name: str, options: Options) -> dict[str, Any]:
@@ -105,6 +121,10 @@ def measure(algorithm: str, architecture: str, name: str, options: Options) -> d
     }
 
 
+def shown(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2f}"
+
+
 def tabulate(cells: list[dict[str, Any]], device: str, algorithm: str) -> Table:
     """Minutes and GB by architecture, the paper's below."""
     printed = {(r["architecture"], r["method"]): r for r in paper.load()["tables"]["time_memory"]["rows"]}
@@ -114,10 +134,10 @@ def tabulate(cells: list[dict[str, Any]], device: str, algorithm: str) -> Table:
         row = [Cell(method_name(method))]
         for architecture in architectures:
             cell = next(c for c in cells if (c["architecture"], c["method"]) == (architecture, method))
-            theirs, memory = printed[architecture, method], cell["gpu_memory_gb"]
+            theirs = printed.get((architecture, method), {})  # the paper has its own methods only
             row += [
-                Cell(f"{cell['time_minutes']:.2f}", paper=f"{theirs['time_minutes']:.2f}"),
-                Cell("n/a" if memory is None else f"{memory:.2f}", paper=f"{theirs['gpu_memory_gb']:.2f}"),
+                Cell(shown(cell[key]), paper=shown(theirs[key]) if theirs else None)
+                for key in ("time_minutes", "gpu_memory_gb")
             ]
         rows.append(tuple(row))
     names = [architecture_name(name) for name in architectures]

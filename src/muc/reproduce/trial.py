@@ -4,13 +4,16 @@ Runs lie in one folder for all tables and are named by what they are, so that ta
 reproduction that was cut off goes on where it was.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from muc import config, opening, runs
+from muc import config, opening, paper, runs
 from muc.compare import serve
+from muc.errors import UserError
 from muc.evaluation.records import evaluate_runs
 from muc.methods import Method
 from muc.methods.recipes import default_method
@@ -20,10 +23,12 @@ from muc.run_folder import RECORD, RunFolder
 from muc.search import draw_trials, labelled, pick
 from muc.storage import read_json
 
+AC = "alignment_calibration"
 SECONDS_PER_EPOCH = {"simclr": 0.95, "moco": 0.66, "clip": 1.55}
 """Of 45,000 images by a ResNet-18 on one H200 (results/engine/train_speed.json); clip's of 20,000 pairs of 64 px."""
 RELATIVE_COST = {"resnet18": 1.0, "resnet34": 1.74, "resnet50": 3.49, "resnet101": 5.6, "resnet152": 7.97}
 """Measured likewise (results/engine/time-memory.json)."""
+TIMED_IMAGES = 45_000
 EVALUATION_SECONDS, JUDGING_SECONDS, START_SECONDS = 15.0, 5.0, 4.0
 
 
@@ -45,11 +50,28 @@ def encoder_settings(
 class Trial:
     """An encoder and a request to forget a share of what it was trained on."""
 
+    criterion: ClassVar[str] = "AG"
+    """The gap by which the best of a search's trials is chosen."""
+
     settings: config.Pretraining
     fraction: float
     options: Options
     variant: str = ""
     """What tells the encoder from others of the same data, algorithm, architecture, epochs and seed."""
+    first: Self | None = None
+    """The trial whose chosen settings this one takes; None: it has its own."""
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """{label: in what a run differs from the AC that counts}."""
+
+    @classmethod
+    def of_seeds(
+        cls, settings: Iterable[config.Pretraining], fraction: float, options: Options, **others: Any
+    ) -> list[Self]:
+        """One a seed; hyper-parameters are chosen in the first and then fixed."""
+        made: list[Self] = []
+        for own in settings:
+            made.append(cls(own, fraction, options, first=made[0] if made else None, **others))
+        return made
 
     @property
     def encoder(self) -> RunFolder:
@@ -66,15 +88,27 @@ class Trial:
 
     @property
     def retrain(self) -> RunFolder:
-        return RunFolder(self.folder / "retrain")
+        return self.chosen("retrain")
 
     def chosen(self, label: str) -> RunFolder:
-        """The best of a method's trials, or its only one."""
-        found = self.folder / label / "search.json"
-        if not found.exists():
-            return RunFolder(self.folder / label)
-        best = min(read_json(found), key=lambda trial: trial["AG"])
-        return RunFolder(self.folder / Path(best["run"]).name)
+        """The run that counts: the best of the trials that were asked for, or that of the settings that count."""
+        return self._best(label) or self.placed(label, self.settled(label))
+
+    def settled(self, label: str) -> Method:
+        """The settings that count: given, by default, or chosen by a search, here or in the first trial."""
+        if label in self.variants:
+            return replace(self.settled(AC), **self.variants[label])
+        if self.first is not None:
+            return self.first.settled(label)
+        best = self._best(label)
+        return (opening.method_of(best) if best else None) or self.method(label)
+
+    def is_settled(self, label: str) -> bool:
+        """Whether these settings are known yet."""
+        label = AC if label in self.variants else label
+        if self.first is not None:
+            return self.first.is_settled(label)
+        return self._count(label) == 1 or bool(self.tried(label))
 
     def method(self, name: str) -> Method:
         """With the values that were given, or the defaults for this data; a smoke test unlearns for one epoch."""
@@ -83,14 +117,52 @@ class Trial:
         method = default_method(name, self.settings.data.name, self.settings.model.algorithm)
         if self.options.smoke:
             return replace(method, epochs=1) if method.epochs else method
-        if name == "alignment_calibration" and self.settings.model.algorithm != "clip" and self.fraction >= 0.5:
+        if name == AC and self.settings.model.algorithm != "clip" and self.fraction >= 0.5:
             return replace(method, learning_rate=0.02)  # the paper's, for half of the data
         return method
 
-    def steps(self, like: "Trial | None" = None) -> list[Step]:
+    def placed(self, label: str, method: Method) -> RunFolder:
+        """The run of these settings; where one of others has the label, a run beside it, never instead of it."""
+        usual = RunFolder(self.folder / label)
+        of_search = sorted(self.folder.glob(f"{label}-trial*"))
+        for run in (usual, *map(RunFolder, of_search)):
+            if run.started and opening.method_of(run) == method:
+                return run
+        if not usual.started:
+            return usual
+        digest = sha256(json.dumps(asdict(method), sort_keys=True).encode()).hexdigest()
+        return RunFolder(self.folder / f"{label}-{digest[:8]}")
+
+    def tried(self, name: str) -> list[dict[str, Any]]:
+        """What a search found out about the trials that were asked for, in their order; nothing before it is done."""
+        if self._count(name) == 1:
+            return []
+        path = self.placed(name, self.method(name)).path / "search.json"
+        found = read_json(path) if path.exists() else []
+        return found[: self._count(name)] if len(found) >= self._count(name) else []
+
+    def _count(self, name: str) -> int:
+        """How many settings are tried of a method in this trial."""
+        fixed = name == "retrain" or name in self.variants or self.first is not None or self.options.chosen
+        return 1 if fixed else self.options.search
+
+    def _best(self, name: str) -> RunFolder | None:
+        """Of the trials of a search, where there was one."""
+        tried = self.tried(name)
+        if any(self.criterion not in trial for trial in tried):
+            raise UserError(
+                f"the search of {name} in {self.folder} does not hold the trials' {self.criterion}; delete its "
+                "search.json and run the same command again"
+            )
+        if not tried:
+            return None
+        best = min(tried, key=lambda trial: trial[self.criterion])
+        return RunFolder(self.folder / Path(best["run"]).name)
+
+    def steps(self) -> list[Step]:
         """Everything: the encoder, Retrain, the methods, and the evaluation of all."""
         order = sorted(self.options.methods, key=lambda name: name != "retrain")  # searches look at Retrain
-        return [self.pretrain(), *(self.serve(name, like) for name in order), self.evaluate(self.options.methods)]
+        return [self.pretrain(), *map(self.serve, order), self.evaluate(self.options.methods)]
 
     def pretrain(self) -> Step:
         run = self.encoder
@@ -104,61 +176,28 @@ class Trial:
         seconds = self.settings.optimisation.epochs * self.epoch_seconds()
         return Step(f"pretrain {run.path.name}", seconds, lambda: run.done, work)
 
-    def serve(self, name: str, like: "Trial | None" = None) -> Step:
-        """Serve the request with one method: as many settings as asked for, or the one chosen in the trial `like`."""
-        own = self.method(name)  # what is wrong with given values is said before anything is trained
-        first = like if name != "retrain" else None
-        count = 1 if name == "retrain" or like is not None else self.options.search
+    def serve(self, label: str) -> Step:
+        """Serve the request with one method, or a variant of AC: as many settings as asked for, or those that count."""
+        # What is wrong with given values is said before anything is trained.
+        own, count = self.method(AC if label in self.variants else label), self._count(label)
 
         def work() -> None:
-            method = (opening.method_of(first.chosen(name)) or own) if first else own
-            drawn = draw_trials(method, count - 1, self.encoder) if count > 1 else []
-            served = [self._serve(m, label) for m, label in labelled([method, *drawn], name)]
-            if len(served) > 1:
-                pick(served, self.retrain, self.encoder, self.options.runtime)
+            if count == 1:
+                self._serve(label, self.settled(label))
+                return
+            drawn = draw_trials(own, count - 1, self.encoder)
+            served = [self._serve(own_label, m) for m, own_label in labelled([own, *drawn], label)]
+            pick(served, self.retrain, self.encoder, self.options.runtime)
 
         def done() -> bool:
-            if first:
-                chosen = first.chosen(name)
-                return chosen.done and self.holds(name, opening.method_of(chosen))
-            labels = [label for _, label in labelled([own] * count, name)]
-            searched = count == 1 or (self.folder / name / "search.json").exists()
-            return searched and self.holds(name, own) and all(RunFolder(self.folder / label).done for label in labels)
+            return self.is_settled(label) and self.chosen(label).done
 
-        judging = JUDGING_SECONDS if count > 1 else 0.0
-        seconds = count * (self.method_seconds(own) + judging)
-        return Step(f"{name} ×{count} for {self.folder.name}", seconds, done, work)
+        seconds = count * (self.method_seconds(own) + (JUDGING_SECONDS if count > 1 else 0.0))
+        return Step(f"{label} ×{count} for {self.folder.name}", seconds, done, work)
 
-    def serve_with(self, label: str, method: Method) -> Step:
-        """Serve the request with given settings, in a run of that label."""
-        return Step(
-            f"{label} for {self.folder.name}",
-            self.method_seconds(method),
-            lambda: self.holds(label, method),
-            lambda: self._serve(method, label),
-        )
-
-    def serve_changed(self, label: str, name: str, **changes: Any) -> Step:
-        """Serve the request with a method's chosen settings, but for these, in a run of that label."""
-
-        def changed() -> Method:
-            return replace(opening.method_of(self.chosen(name)) or self.method(name), **changes)
-
-        return Step(
-            f"{label} for {self.folder.name}",
-            self.method_seconds(self.method(name)),
-            lambda: self.chosen(name).done and self.holds(label, changed()),
-            lambda: self._serve(changed(), label),
-        )
-
-    def holds(self, label: str, method: Method | None) -> bool:
-        """Whether the run of that label is finished, and with these settings."""
-        run = RunFolder(self.folder / label)
-        return run.done and opening.method_of(run) == method
-
-    def _serve(self, method: Method, label: str) -> RunFolder:
+    def _serve(self, label: str, method: Method) -> RunFolder:
         request = config.Request(forget_fraction=self.fraction)
-        return serve(self.encoder, method, request, self.folder / label, self.options.runtime)
+        return serve(self.encoder, method, request, self.placed(label, method).path, self.options.runtime)
 
     def evaluate(self, labels: Iterable[str]) -> Step:
         """All metrics of the original, Retrain and the chosen run of each label."""
@@ -173,16 +212,22 @@ class Trial:
 
     def records(self, labels: Iterable[str]) -> list[dict[str, Any]]:
         """Those of the original, Retrain and the chosen run of each label; none unless all are there."""
-        served = [self.retrain, *(self.chosen(label) for label in labels if label != "retrain")]
-        if not all((run.path / RECORD).exists() for run in served):
+        others = [label for label in labels if label != "retrain"]
+        served = [self.retrain, *map(self.chosen, others)]
+        if not all(map(self.is_settled, others)) or not all((run.path / RECORD).exists() for run in served):
             return []
         return [record for run in served for record in run.records()]
 
     def epoch_seconds(self) -> float:
-        model = self.settings.model
-        return SECONDS_PER_EPOCH[model.algorithm] * RELATIVE_COST.get(model.architecture, 1.0)
+        model, data = self.settings.model, self.settings.data.name
+        images = paper.TRAINING_IMAGES.get(data, TIMED_IMAGES)
+        return SECONDS_PER_EPOCH[model.algorithm] * RELATIVE_COST.get(model.architecture, 1.0) * images / TIMED_IMAGES
 
     def method_seconds(self, method: Method) -> float:
-        if method.epochs is None:  # Retrain: fewer images
-            return self.settings.optimisation.epochs * (1 - self.fraction) * self.epoch_seconds() + START_SECONDS
-        return method.epochs * self.epoch_seconds() + START_SECONDS
+        epochs = method.epochs or self.settings.optimisation.epochs
+        return epochs * share_passed(method, self.fraction) * self.epoch_seconds() + START_SECONDS
+
+
+def share_passed(method: Method | type[Method], fraction: float) -> float:
+    """Of all training images, how many a method's epoch passes over."""
+    return {"retain": 1 - fraction, "forget": fraction, "mixed": 1.0}[method.rows]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from muc.report.cells import Cell, Table, number
 from muc.report.group import stat
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.sweep_charts import angle_histograms
-from muc.report.words import seed_count
-from muc.reproduce.from_models import AC, made_from
+from muc.report.words import DATA, seed_count
+from muc.reproduce.from_models import made_from
 from muc.reproduce.recipe import Options, Recipe, Step
-from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.storage import read_json
@@ -53,22 +53,19 @@ def label(beta: float) -> str:
 class Uniformity(Recipe):
     """CIFAR-10 and SimCLR with two outputs: an encoder of its own, and no Retrain."""
 
+    reads: ClassVar = ("seeds", "epochs", "recipe")
+
     def trials(self, options: Options) -> list[Trial]:
         """One a seed."""
-        made = []
-        for seed in options.seeds:
-            settings = encoder_settings("cifar10", "simclr", seed, options)
-            settings = replace(settings, model=replace(settings.model, projection_dim=2))
-            made.append(Trial(settings, FRACTION, options, variant="2d"))
-        return made
+        settings = [encoder_settings("cifar10", "simclr", seed, options) for seed in options.seeds]
+        settings = [replace(s, model=replace(s.model, projection_dim=2)) for s in settings]
+        changes = {label(b): {"alpha": 1.0, "gamma": 1.0, "beta": None, "paper_beta": b} for b in BETAS}
+        return Trial.of_seeds(settings, FRACTION, options, variant="2d", variants=changes)
 
     def steps(self, options: Options, out: Path) -> list[Step]:
         made: list[Step] = []
         for trial in self.trials(options):
-            made.append(trial.pretrain())
-            for beta in BETAS:
-                method = replace(trial.method(AC), alpha=1.0, gamma=1.0, beta=None, paper_beta=beta)
-                made.append(trial.serve_with(label(beta), method))
+            made += [trial.pretrain(), *map(trial.serve, trial.variants)]
             seconds = EVALUATION_SECONDS * (1 + len(BETAS))
             named, path = f"angles of {trial.folder.name}", kept(trial, out)
             made.append(made_from(named, seconds, path, partial(models_of, trial), partial(measure, trial)))
@@ -76,7 +73,8 @@ class Uniformity(Recipe):
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         found = [read_json(kept(trial, out)) for trial in self.trials(options)]
-        table = tabulate([f["sets"] for f in found])
+        data = "glyphs" if options.smoke else "cifar10"
+        table = tabulate([f["sets"] for f in found], DATA[data])
         sheet = Sheet(
             title=self.heading(options),
             paragraphs=list(SAID),
@@ -134,7 +132,7 @@ def plot(sets: Mapping[str, Mapping[str, Mapping[str, Any]]], seed: int) -> Plot
     )
 
 
-def tabulate(found: Sequence[Mapping[str, Mapping[str, Mapping[str, Any]]]]) -> Table:
+def tabulate(found: Sequence[Mapping[str, Mapping[str, Mapping[str, Any]]]], data: str) -> Table:
     """The spread of every histogram, over seeds."""
     rows = tuple(
         (
@@ -144,7 +142,7 @@ def tabulate(found: Sequence[Mapping[str, Mapping[str, Mapping[str, Any]]]]) -> 
         for title in found[0]["test"]
     )
     return Table(
-        title="How evenly angles are spread: CIFAR-10 · SimCLR with two outputs",
+        title=f"How evenly angles are spread: {data} · SimCLR with two outputs",
         caption=f"Over {seed_count(len(found))}. A perfectly even spread has uniformity {EVEN:.3f}, Kuiper's V 0 and "
         "resultant length 0.",
         columns=("Model", *(f"{words}, {name}" for name in ("test", "to forget") for words in STATISTICS.values())),

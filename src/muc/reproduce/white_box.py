@@ -6,10 +6,13 @@ from typing import Any
 
 from muc.report import write_report
 from muc.report.cells import Table
+from muc.report.charts import gap_chart
+from muc.report.group import compare
 from muc.report.tables import all_tables
 from muc.reproduce.choices import write_choices
 from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import Trial, encoder_settings
+from muc.storage import replacing
 
 
 @dataclass(frozen=True)
@@ -23,20 +26,12 @@ class WhiteBox(Recipe):
 
     def trials(self, algorithm: str, options: Options) -> list[Trial]:
         """One a seed."""
-        return [
-            Trial(encoder_settings(self.data, algorithm, seed, options, self.architecture), self.fraction, options)
-            for seed in options.seeds
-        ]
+        settings = [encoder_settings(self.data, algorithm, s, options, self.architecture) for s in options.seeds]
+        return Trial.of_seeds(settings, self.fraction, options)
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        """Of all trials; hyper-parameters are chosen in the first and then fixed."""
-        made: list[Step] = []
-        for algorithm in algorithms_for(options, self.known):
-            first, *others = self.trials(algorithm, options)
-            made += first.steps()
-            for trial in others:
-                made += trial.steps(like=first)
-        return made
+        trials = [t for algorithm in algorithms_for(options, self.known) for t in self.trials(algorithm, options)]
+        return [step for trial in trials for step in trial.steps()]
 
     def found(self, options: Options) -> list[dict[str, Any]]:
         """The records of all algorithms and seeds."""
@@ -47,6 +42,11 @@ class WhiteBox(Recipe):
         records = self.found(options)
         searched = [self.trials(algorithm, options)[0] for algorithm in algorithms_for(options, self.known)]
         write_choices(searched, options.methods, out)
+        for comparison in (compared := compare(records)):
+            end = f"-{comparison.setting.algorithm}" if len(compared) > 1 else ""
+            if image := gap_chart(comparison):
+                with replacing(out / f"gaps{end}.png") as f:
+                    f.write(image)
         return write_report(records, out, self.heading(options)), all_tables(records)
 
 
