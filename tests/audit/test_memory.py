@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from muc.audit.hold_back import hold_back_test
 from muc.audit.memory import effect_of_forgetting, memory_of
 from muc.audit.power import planted_power
+from muc.audit.verdict import NO_CHANGE, decide_by_memory
 from muc.errors import UserError
 
 
@@ -36,6 +38,24 @@ def test_nothing_is_seen_where_published_and_withheld_images_are_alike() -> None
         memory = memory_of(rng.normal(0.9, 0.05, 20), rng.normal(0.9, 0.05, 10))
         shown += effect_of_forgetting(memory) is not None
     assert 0 < shown <= 20  # 2.5 % on average: one side of a 95 % interval
+
+
+@pytest.mark.parametrize(("memory", "forgotten"), [(0.0, 0.0), (0.02, 0.02), (0.1, 0.1), (0.1, 0.0)])
+def test_who_forgets_what_was_remembered_is_hardly_ever_told_no_change(memory: float, forgotten: float) -> None:
+    """However much or little that was. Power counts as given, which is the worst case for the honest."""
+    labels, told = np.arange(40) < 20, 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        noise = rng.normal(0, 0.03, (40, 40))
+        agm = noise + noise.T
+        np.fill_diagonal(agm, rng.normal(0, 0.05, 40) + forgotten * labels)
+        before = memory_of(rng.normal(0.8 + memory, 0.05, 40), rng.normal(0.8, 0.05, 20))
+        verdict = decide_by_memory(hold_back_test(agm, labels, draws=99, seed=seed), before, lambda _: 1.0)
+        told += verdict.verdict == NO_CHANGE
+    if forgotten == memory:
+        assert told <= 300 * 0.05
+    else:
+        assert told > 300 * 0.8
 
 
 def test_too_few_images_are_named() -> None:
