@@ -133,13 +133,16 @@ def test_no_change_is_never_told_without_the_power_that_there_was() -> None:
 
 def test_words_say_which_statistics_carry_the_change() -> None:
     fs, negative = "views of one image are less alike", "different images are more alike"
-    words = decide(evidence(0.01, 0.01, 0.2), 0.5, REFERENCE).words
+    fs_shown = replace(evidence(0.01, 0.01, 0.2), FS=Contrast(0.012, 0.001, 0.03, 0.005, 0.01))
+    words = decide(fs_shown, 0.5, REFERENCE).words
     assert fs in words
     assert negative not in words
     words = decide(evidence(0.01, 0.2, 0.01), 0.5, REFERENCE).words
     assert fs not in words
     assert f"{negative} than before (by 0.042 in cosine beyond the controls, interval 0.020 to 0.060)" in words
-    words = decide(evidence(0.01, 0.01, 0.01), 0.5, REFERENCE).words
+    both_small = evidence(0.01, 0.01, 0.01)  # but the interval of FS reaches across zero
+    assert fs not in decide(both_small, 0.5, REFERENCE).words
+    words = decide(replace(both_small, FS=fs_shown.FS), 0.5, REFERENCE).words
     assert fs in words
     assert negative in words
     assert "neither does alone" in decide(evidence(0.04, 0.06, 0.06), 0.5, REFERENCE).words

@@ -136,7 +136,7 @@ def _traces(evidence: HoldBack, alpha: float) -> str:
             ("views of one image are less alike than before", evidence.FS),
             ("different images are more alike than before", evidence.negative_alignment),
         )
-        if contrast.p_holm <= alpha
+        if contrast.p_holm <= alpha and contrast.low > 0  # p is one-sided: an interval across zero would read as a no
     ]
     return " and ".join(shown) or "both statistics together show it, neither does alone"
 
