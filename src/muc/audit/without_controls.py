@@ -67,7 +67,7 @@ def pair_t_test(agm: np.ndarray, null: float = 0.0, confidence: float = 0.95) ->
     agm = checked_matrix(agm)
     limits = "not valid for decisions: it takes pairs that share images for independent"
     pairs = agm[np.triu_indices(len(agm), k=1)]
-    return _gap_test("t-test over pairs", mean(pairs), null, confidence, len(agm), limits)
+    return _gap_test("t-test over pairs (the paper's)", mean(pairs), null, confidence, len(agm), limits)
 
 
 def _gap_test(test: str, gap: Estimate, null: float, confidence: float, n_images: int, limits: str) -> GapTest:
