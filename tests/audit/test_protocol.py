@@ -231,7 +231,11 @@ def test_withheld_images_tell_what_the_model_remembered_and_let_no_change_be_sai
         found = judge(answers[0], answers[1], made.commitment(), made.secret())
         assert found.finding == finding, found.words
         assert (found.memory is None) == (not kept) == (found.like_withheld is None)
-        assert [test.test for test in found.without_controls] == ["jackknife", "disjoint pairs", "t-test over pairs (the paper's)"]
+        assert [test.test for test in found.without_controls] == [
+            "jackknife",
+            "disjoint pairs",
+            "t-test over pairs (the paper's)",
+        ]
     assert found.memory is not None
     assert found.memory.low > 0.01
     assert found.like_withheld is not None
