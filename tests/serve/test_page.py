@@ -301,6 +301,12 @@ def test_withheld_images_are_handled_like_the_others(
     page.set_input_files("#split", str(tmp_path / "split.json"))
     playwright.expect(page.locator("#drawn")).to_contain_text("asked about 3 images")
     assert page.locator("#thumbnails-withheld li").count() == 0  # not needed again
+    page.set_input_files("#withheld", withheld[3])
+    playwright.expect(page.locator("#status")).to_contain_text("load its file again")
+    with page.expect_file_chooser() as chooser:
+        page.locator("#split").click()
+    chooser.value.set_files(str(tmp_path / "split.json"))  # the same once more
+    playwright.expect(compare_button(page)).to_be_enabled()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 

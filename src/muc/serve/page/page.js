@@ -13,8 +13,10 @@ const MOST_PAIRS = 8;   // of pieces of each image; more make less noise and cos
 const $ = (id) => document.getElementById(id);
 const state = { server: null, images: [], withheld: [], plan: null, split: null, outcome: null };
 const GROUPS = {  // of images, by their name in the state; no image is in both
-  images: { input: "files", drop: "drop", list: "thumbnails", other: "withheld", called: "your images to compare" },
-  withheld: { input: "withheld", drop: "drop-withheld", list: "thumbnails-withheld", other: "images", called: "the images that you never gave away" },
+  images: { input: "files", drop: "drop", list: "thumbnails", other: "withheld", called: "your images to compare",
+    back: "choose the same as then and load its file" },
+  withheld: { input: "withheld", drop: "drop-withheld", list: "thumbnails-withheld", other: "images", called: "the images that you never gave away",
+    back: "if you have asked for the deletion, load its file again, which takes none of these" },
 };
 
 // --- images -----------------------------------------------------------------------------------------------------------
@@ -28,7 +30,7 @@ async function readImage(file) {
 }
 
 function changeImages(group, images) {  // a draw is of exactly the images there were
-  if (state.split) $("status").textContent = "The draw was of other images: draw again, or choose the same as then and load its file.";
+  if (state.split) $("status").textContent = `The draw was of other images: draw again, or ${GROUPS[group].back}.`;
   Object.assign(state, { [group]: images, split: null, outcome: null });
 }
 
@@ -193,6 +195,9 @@ function begin() {
       });
     }
     $(drop).addEventListener("drop", inTurn(add, (event) => [...event.dataTransfer.files]));
+  }
+  for (const input of document.querySelectorAll("input[type=file]")) {
+    input.addEventListener("click", () => { input.value = ""; });  // or the same file could not be chosen once more
   }
   $("draw").addEventListener("click", inTurn(drawSplit, disable));
   $("split").addEventListener("change", inTurn(loadSplit, () => $("split").files[0]));
