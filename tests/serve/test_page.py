@@ -65,6 +65,16 @@ def files(tmp_path: Path) -> list[str]:
     return paths
 
 
+@pytest.fixture
+def withheld(tmp_path: Path) -> list[str]:
+    paths = []
+    for i in range(4):
+        path = tmp_path / f"own {i}.png"
+        path.write_bytes(picture(seed=50 + i, size=(24, 24)))
+        paths.append(str(path))
+    return paths
+
+
 SLOW_PICTURES = """const quick = createImageBitmap;
 window.createImageBitmap = (file) => new Promise((done) => setTimeout(done, 100)).then(() => quick(file));"""
 
@@ -215,6 +225,91 @@ def test_a_comparison_can_be_repeated_and_asks_the_same_again(
     assert split["seed"] not in json.dumps(first)  # which may be handed on
 
 
+def test_withheld_images_tell_what_the_model_remembers(
+    page: Any, alice: str, files: list[str], withheld: list[str], tmp_path: Path, sent: dict[str, list[bytes]]
+) -> None:
+    from muc.audit import memory_of
+
+    connect(page, alice)
+    page.set_input_files("#files", files)
+    page.set_input_files("#withheld", withheld)
+    playwright.expect(page.locator("#chosen-withheld")).to_have_text("4 images")
+    playwright.expect(page.locator("#plan")).to_contain_text("takes 320 queries: 8 pairs")
+    playwright.expect(page.locator("#plan")).to_contain_text("192 queries now and 128 after the deletion")
+    split = draw(page, tmp_path / "audit-split.json")
+    assert (len(sent["before"]), len(split["before"]), len(split["withheld"])) == (12 * 16, 8, 4)
+    assert "own" not in json.dumps(split)  # no names of them
+    first = compare(page)
+    page.reload()
+    connect(page, alice)
+    page.set_input_files("#files", files)
+    page.set_input_files("#split", str(tmp_path / "audit-split.json"))
+    playwright.expect(page.locator("#drawn")).to_contain_text("asked about 4 images that you never gave away")
+    with page.expect_request("**/v1/verdict") as asked:
+        again = compare(page)
+    expected = {"published": np.diagonal(split["before"]).tolist(), "withheld": split["withheld"]}
+    assert asked.value.post_data_json["memory"] == expected
+    assert again["memory"] == first["memory"]
+    assert len(sent["after"]) == 2 * 8 * 16
+    memory = memory_of(np.diagonal(split["before"]), np.array(split["withheld"]))
+    assert again["memory"]["low"] == pytest.approx(memory.low)
+    assert again["withheld"] == split["withheld"]  # so that anyone can compute it again
+    sentence = f"by {memory.value:.3f} in cosine (interval {memory.low:.3f} to {memory.high:.3f}, 4 images never given"
+    playwright.expect(page.locator("#memory")).to_contain_text(sentence)
+    with download(page) as saved:
+        page.get_by_role("button", name="Save the report").click()
+    assert sentence in Path(saved.value.path()).read_text()
+
+
+def test_without_withheld_images_nothing_is_said_of_memory(
+    page: Any, alice: str, files: list[str], tmp_path: Path
+) -> None:
+    connect(page, alice)
+    page.set_input_files("#files", files)
+    assert "withheld" not in draw(page, tmp_path / "split.json")
+    with page.expect_request("**/v1/verdict") as asked:
+        assert compare(page)["memory"] is None
+    assert "memory" not in asked.value.post_data_json
+    assert page.locator("#memory").is_hidden()
+
+
+def test_withheld_images_are_handled_like_the_others(
+    page: Any, alice: str, files: list[str], withheld: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "note.png").write_text("no picture")
+    draw_button = page.get_by_role("button", name="Draw now and save the file")
+    connect(page, alice)
+    page.set_input_files("#files", files)
+    playwright.expect(draw_button).to_be_enabled()
+    page.get_by_label("Images you never gave away (optional, at least 3)").set_input_files([*withheld[:2], files[0]])
+    playwright.expect(page.locator("#error")).to_contain_text("is among your images to compare already")
+    page.set_input_files("#withheld", [*withheld[:2], str(tmp_path / "note.png")])
+    playwright.expect(page.locator("#error")).to_contain_text("'note.png' is not a picture")
+    assert page.locator("#thumbnails-withheld li").count() == 0
+    page.set_input_files("#withheld", withheld[:2])
+    playwright.expect(page.locator("#chosen-withheld")).to_have_text("2 images; at least 3 are needed, or none")
+    assert draw_button.is_disabled()
+    page.set_input_files("#files", withheld[0])
+    playwright.expect(page.locator("#error")).to_contain_text("is among the images that you never gave away already")
+    page.set_input_files("#withheld", withheld[2])
+    draw(page, tmp_path / "split.json")
+    page.get_by_role("button", name="Remove own 1.png").focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("button", name="Remove own 2.png")).to_be_focused()
+    playwright.expect(page.locator("#status")).to_contain_text("The draw was of other images")
+    assert compare_button(page).is_disabled()
+    page.set_input_files("#split", str(tmp_path / "split.json"))
+    playwright.expect(page.locator("#drawn")).to_contain_text("asked about 3 images")
+    assert page.locator("#thumbnails-withheld li").count() == 0  # not needed again
+    page.set_input_files("#withheld", withheld[3])
+    playwright.expect(page.locator("#status")).to_contain_text("load its file again")
+    with page.expect_file_chooser() as chooser:
+        page.locator("#split").click()
+    chooser.value.set_files(str(tmp_path / "split.json"))  # the same once more
+    playwright.expect(compare_button(page)).to_be_enabled()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
 def test_pieces_are_such_as_the_model_was_trained_with(
     page: Any, alice: str, tmp_path: Path, sent: dict[str, list[bytes]]
 ) -> None:
@@ -304,6 +399,8 @@ def test_a_saved_split_serves_the_same_images_only(page: Any, alice: str, files:
         ({"version": 1}, "is of an earlier version of this page"),
         ({"seed": ""}, "is damaged"),
         ({"before": [[0]]}, "is damaged"),
+        ({"withheld": [0.5, 0.5]}, "is damaged"),
+        ({"withheld": [0.5, 0.5, "x"]}, "is damaged"),
         ({"format": "other"}, "is not a file that this page has saved"),
     ],
 )
@@ -448,10 +545,10 @@ def test_there_is_an_icon(page: Any, live: Live) -> None:
 
 def test_everything_can_be_reached_by_keyboard(page: Any) -> None:
     reached = []
-    for _ in range(4):
+    for _ in range(5):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    assert reached == ["key", "Connect", "files", "split"]  # what is disabled is passed over
+    assert reached == ["key", "Connect", "files", "withheld", "split"]  # what is disabled is passed over
 
 
 @pytest.mark.parametrize(
@@ -469,6 +566,55 @@ def test_bad_matrices_are_refused(live: Live, alice: str, body: bytes, status: i
     with live.client(alice) as client:
         answer = client.post("/v1/verdict", content=body)
     assert (answer.status_code, complaint in answer.json()["error"]) == (status, True), answer.text
+
+
+ALIKE = [0.5, 0.6, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("memory", "complaint"),
+    [
+        ('{"published": [0.5, 0.6, 0.7]}', "memory.withheld is not as expected"),
+        ('{"published": [0.5, 0.6, 0.7], "withheld": [0.5, 0.6]}', "memory.withheld is not as expected"),
+        ('{"published": [0.5, 0.6], "withheld": [0.5, 0.6, 0.7]}', "memory.published is not as expected"),
+        (json.dumps({"published": ALIKE, "withheld": [0.5] * 61}), "memory.withheld is not as expected"),
+        ('{"published": [0.5, 0.6, NaN], "withheld": [0.5, 0.6, 0.7]}', "memory.published.2 is not as expected"),
+        ('{"published": [0.5, 0.6, 0.7], "withheld": [0.5, Infinity, 0.7]}', "memory.withheld.1 is not as expected"),
+        ('{"published": [0.5, 0.6, 0.7], "withheld": [0.5, -1.1, 0.7]}', "memory.withheld.1 is not as expected"),
+        ("[]", "memory is not as expected"),
+    ],
+)
+def test_bad_memories_are_refused(live: Live, alice: str, memory: str, complaint: str) -> None:
+    body = json.dumps({"gap": [[0.1] * 6] * 6, "forget": [True, False] * 3})[:-1] + f', "memory": {memory}}}'
+    with live.client(alice) as client:
+        answer = client.post("/v1/verdict", content=body)
+    assert (answer.status_code, complaint in answer.json()["error"]) == (422, True), answer.text
+
+
+def test_no_change_is_said_only_where_it_is_known_what_is_remembered(live: Live, alice: str) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.01, (20, 20))
+    body = {"gap": ((noise + noise.T) / 2).tolist(), "forget": [True, False] * 10}
+    memory = {"published": [0.7, 0.72, 0.74], "withheld": [0.3, 0.32, 0.34, 0.36]}
+    with live.client(alice) as client:
+        without, known, nothing = (
+            client.post("/v1/verdict", json={**body, **more}).raise_for_status().json()
+            for more in ({}, {"memory": memory}, {"memory": {"published": ALIKE, "withheld": ALIKE}})
+        )
+    assert (without["verdict"], without["memory"]) == ("inconclusive", None)
+    assert known["verdict"] == "no change found"
+    assert known["memory"]["value"] == pytest.approx(0.39)
+    assert known["memory"]["low"] < 0.39 < known["memory"]["high"]
+    assert (nothing["verdict"], nothing["memory"]["value"]) == ("inconclusive", 0)
+
+
+def test_the_body_of_a_verdict_is_described_without_references(live: Live) -> None:
+    with live.client() as client:
+        described = client.get("/openapi.json").json()
+    body = described["paths"]["/v1/verdict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "$" not in json.dumps(body)
+    withheld = body["properties"]["memory"]["anyOf"][0]["properties"]["withheld"]
+    assert (withheld["minItems"], withheld["maxItems"], withheld["items"]["maximum"]) == (3, 60, 1)
+    assert "memory" not in body["required"]
 
 
 def test_a_slow_matrix_is_cut_off(live: Live, alice: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from muc.audit import RETRAIN, Effect, decide_by_memory, hold_back_test, plan, planted_power
+from muc.audit import RETRAIN, Effect, decide_by_memory, hold_back_test, memory_of, plan, planted_power
+from muc.audit.contrasts import FEWEST as FEWEST_OF_A_GROUP
 from muc.audit.contrasts import STATISTICS, checked_groups, contrasts
 from muc.audit.splits import possible_splits
 from muc.audit.verdict import UNCHANGED, same_model
@@ -36,20 +37,45 @@ class Planned(BaseModel):
     reference: str
 
 
+Alignments = Annotated[
+    list[Annotated[float, Field(ge=-1, le=1, allow_inf_nan=False)]],
+    Field(min_length=FEWEST_OF_A_GROUP, max_length=LARGEST),
+]
+
+
+class Alike(BaseModel):
+    """How alike the model before finds views of one image, in cosine: one number for each image."""
+
+    published: Annotated[Alignments, Field(description="Of the images that the model owner had.")]
+    withheld: Annotated[Alignments, Field(description="Of images of the same kind that the model owner never had.")]
+
+
 class Matrix(BaseModel):
     """Before - after, and which of the images were named in the request."""
 
     gap: Annotated[list[list[float]], Field(min_length=FEWEST, max_length=LARGEST)]
     forget: Annotated[list[bool], Field(min_length=FEWEST, max_length=LARGEST)]
+    memory: Alike | None = Field(
+        None, description="Without it, it is not known what the model remembered, and 'no change found' not said."
+    )
 
 
 BODY = Matrix.model_json_schema()
+BODY["properties"]["memory"]["anyOf"][0] = BODY.pop("$defs")["Alike"]  # references would not hold within OpenAPI
 
 
 class Histogram(BaseModel):
     edges: list[float]
     counts: list[int]
     observed: float
+
+
+class Remembered(BaseModel):
+    """Mean of the published images minus that of the withheld ones, in cosine, with an interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 class Judged(BaseModel):
@@ -60,6 +86,7 @@ class Judged(BaseModel):
     reference: str
     contrasts: dict[str, dict[str, float]]
     null: dict[str, Histogram]
+    memory: Remembered | None = Field(None, description="Of the model before; null where nothing was sent to tell.")
 
 
 def add_judging(app: FastAPI, known: Any, slots: Slots, threads: ThreadPoolExecutor) -> None:
@@ -126,7 +153,10 @@ def judge(matrix: Matrix) -> Judged:
     def power_of(effect: Effect) -> float:
         return planted_power(gap, int(forget.sum()), effect)
 
-    verdict = decide_by_memory(evidence, None, power_of)
+    memory = None
+    if matrix.memory is not None:
+        memory = memory_of(np.array(matrix.memory.published), np.array(matrix.memory.withheld))
+    verdict = decide_by_memory(evidence, memory, power_of)
     if np.abs(gap).max() < UNCHANGED:
         verdict = same_model(verdict)
     values = contrasts(gap, possible_splits(forget, SPLITS, seed=0))
@@ -141,6 +171,7 @@ def judge(matrix: Matrix) -> Judged:
             for name, c in (("FS", evidence.FS), ("negative_alignment", evidence.negative_alignment))
         },
         null={name: histogram(row) for name, row in zip(STATISTICS, values, strict=True)},
+        memory=Remembered(value=memory.value, low=memory.low, high=memory.high) if memory else None,
     )
 
 

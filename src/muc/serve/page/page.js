@@ -1,17 +1,23 @@
 // The data owner's page. Everything random is drawn here, by the browser, and never told to the server: which images are
 // held back until the verdict is asked for, and which pieces of them are compared.
 
-import { compare, look, queries } from "./comparison.js";
+import { compare, lookBefore, queries } from "./comparison.js";
 import { figures } from "./figures.js";
 import { USUAL_VIEWS } from "./pieces.js";
-import { saveJson, saveReport } from "./report.js";
+import { remembered, saveJson, saveReport } from "./report.js";
 import { Server } from "./server.js";
-import { check, draw, hex, read, words } from "./split.js";
+import { FEWEST_WITHHELD, MOST, check, draw, fits, hex, read, words } from "./split.js";
 
-const FEWEST = 6, MOST = 60;  // images; as the server's plan and verdict take
-const MOST_PAIRS = 8;         // of pieces of each image; more make less noise and cost more of the budget
+const FEWEST = 6;       // images; as the server's plan and verdict take
+const MOST_PAIRS = 8;   // of pieces of each image; more make less noise and cost more of the budget
 const $ = (id) => document.getElementById(id);
-const state = { server: null, images: [], plan: null, split: null, outcome: null };
+const state = { server: null, images: [], withheld: [], plan: null, split: null, outcome: null };
+const GROUPS = {  // of images, by their name in the state; no image is in both
+  images: { input: "files", drop: "drop", list: "thumbnails", other: "withheld", called: "your images to compare",
+    back: "choose the same as then and load its file" },
+  withheld: { input: "withheld", drop: "drop-withheld", list: "thumbnails-withheld", other: "images", called: "the images that you never gave away",
+    back: "if you have asked for the deletion, load its file again, which takes none of these" },
+};
 
 // --- images -----------------------------------------------------------------------------------------------------------
 
@@ -23,21 +29,24 @@ async function readImage(file) {
   return { name: file.name, digest, bitmap };
 }
 
-function changeImages(images) {  // a draw is of exactly the images there were
-  if (state.split) $("status").textContent = "The draw was of other images: draw again, or choose the same as then and load its file.";
-  Object.assign(state, { images, split: null, outcome: null });
+function changeImages(group, images) {  // a draw is of exactly the images there were
+  if (state.split) $("status").textContent = `The draw was of other images: draw again, or ${GROUPS[group].back}.`;
+  Object.assign(state, { [group]: images, split: null, outcome: null });
 }
 
-async function addFiles(files) {
-  const found = new Map(state.images.map((image) => [image.digest, image]));
+async function addFiles(group, files) {
+  const { other } = GROUPS[group], found = new Map(state[group].map((image) => [image.digest, image]));
   for (const file of files) {
     const image = await readImage(file);
+    if (state[other].some(({ digest }) => digest === image.digest)) {
+      throw new Error(`'${file.name}' is among ${GROUPS[other].called} already, and cannot be both; nothing was added. Leave it out.`);
+    }
     if (!found.has(image.digest)) found.set(image.digest, image);
   }
-  if (found.size > state.images.length) changeImages([...found.values()]);
+  if (found.size > state[group].length) changeImages(group, [...found.values()]);
 }
 
-function thumbnail(image, at) {
+function thumbnail(group, image, at) {
   const item = document.createElement("li"), canvas = document.createElement("canvas");
   const name = document.createElement("span"), remove = document.createElement("button");
   const { width, height } = image.bitmap, side = Math.min(width, height);
@@ -45,14 +54,14 @@ function thumbnail(image, at) {
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", image.name);
   canvas.getContext("2d").drawImage(image.bitmap, (width - side) / 2, (height - side) / 2, side, side, 0, 0, 64, 64);
-  const asked = state.split?.images.find(({ sha256 }) => sha256 === image.digest).forget;
-  if (asked) item.className = "forget";
-  name.textContent = state.split ? `${asked ? "delete" : "keep"}: ${image.name}` : image.name;
+  const drawn = state.split?.images.find(({ sha256 }) => sha256 === image.digest);
+  if (drawn?.forget) item.className = "forget";
+  name.textContent = drawn ? `${drawn.forget ? "delete" : "keep"}: ${image.name}` : image.name;
   remove.type = "button";
   remove.textContent = "×";
   remove.setAttribute("aria-label", `Remove ${image.name}`);
-  remove.addEventListener("click", inTurn(() => changeImages(state.images.filter((other) => other !== image)),
-    () => {}, () => ($("thumbnails").querySelectorAll("button")[at] ?? $("files")).focus()));
+  remove.addEventListener("click", inTurn(() => changeImages(group, state[group].filter((other) => other !== image)),
+    () => {}, () => ($(GROUPS[group].list).querySelectorAll("button")[at] ?? $(GROUPS[group].input)).focus()));
   item.append(canvas, remove, name);
   return item;
 }
@@ -67,25 +76,32 @@ async function plan() {  // for so many images, with what is left of the budget
   else if (state.plan?.images !== n) state.plan = { images: n, ...await state.server.ask(`v1/plan?images=${n}`) };
 }
 
-const affordable = (n) => Math.min(MOST_PAIRS, Math.floor(state.server.about.budget.left / (2 * queries(n, 1))));
+// How many queries so many pairs take: now, of all images, and after the deletion, of those that were given away.
+const cost = (pairs) => [queries(state.images.length + state.withheld.length, pairs), queries(state.images.length, pairs)];
+const total = (pairs) => cost(pairs).reduce((sum, part) => sum + part);
+const affordable = () => Math.min(MOST_PAIRS, Math.floor(state.server.about.budget.left / total(1)));
 
 function planned() {
   const { images: n, n_forget, n_control, reference, power } = state.plan, { left } = state.server.about.budget;
-  const pairs = affordable(n), needed = 2 * queries(n, Math.max(pairs, 1));
+  const pairs = affordable(), [now, later] = cost(pairs);
   const chance = `With ${n} images: ${n_forget} to delete, ${n_control} to hold back. A change as large as ${reference} would be found with probability ${Math.round(100 * power)} %.`;
-  if (pairs < 1) return `${chance} But that takes at least ${needed} queries, and ${left} are left; take fewer images, or ask the model owner for more.`;
-  const cost = `It takes ${needed} queries: ${pairs} pairs of pieces of each image, half of them now and half after the deletion.`;
-  return pairs === MOST_PAIRS ? `${chance} ${cost}` : `${chance} ${cost} Better were ${MOST_PAIRS} pairs, but only ${left} queries are left and ${2 * queries(n, MOST_PAIRS)} needed; chance disturbs the comparison more.`;
+  if (pairs < 1) return `${chance} But that takes at least ${total(1)} queries, and ${left} are left; take fewer images, or ask the model owner for more.`;
+  const takes = `It takes ${total(pairs)} queries: ${pairs} pairs of pieces of each image, in ${now} queries now and ${later} after the deletion.`;
+  return pairs === MOST_PAIRS ? `${chance} ${takes}` : `${chance} ${takes} Better were ${MOST_PAIRS} pairs, but only ${left} queries are left and ${total(MOST_PAIRS)} needed; chance disturbs the comparison more.`;
 }
 
 function render() {
-  const n = state.images.length, { about } = state.server ?? {}, ready = state.plan?.images === n && possible();
-  const wrong = n < FEWEST ? `; at least ${FEWEST} are needed` : n > MOST ? `; at most ${MOST} are possible` : "";
+  const n = state.images.length, m = state.withheld.length, { about } = state.server ?? {};
+  const ready = state.plan?.images === n && possible() && (!m || fits(m));
+  const wrong = (count, fewest) => count < fewest ? `; at least ${fewest} are needed` : count > MOST ? `; at most ${MOST} are possible` : "";
   $("about").textContent = about ? `Connected. ${about.budget.left} of ${about.budget.total} queries are left.` : "";
-  $("chosen").textContent = n ? `${n} images${wrong}` : "";
-  $("thumbnails").replaceChildren(...state.images.map(thumbnail));
+  $("chosen").textContent = n ? `${n} images${wrong(n, FEWEST)}` : "";
+  $("chosen-withheld").textContent = m ? `${m} images${wrong(m, FEWEST_WITHHELD)}${m < FEWEST_WITHHELD ? ", or none" : ""}` : "";
+  for (const [group, { list }] of Object.entries(GROUPS)) {
+    $(list).replaceChildren(...state[group].map((image, at) => thumbnail(group, image, at)));
+  }
   $("plan").textContent = ready && !state.split ? planned() : "";
-  $("draw").disabled = !ready || Boolean(state.split) || affordable(n) < 1;
+  $("draw").disabled = !ready || Boolean(state.split) || affordable() < 1;
   $("drawn").textContent = state.split ? words(state.split) : "";
   $("run").disabled = !(possible() && state.split);
   $("progress").hidden = true;
@@ -101,6 +117,8 @@ function progress(what, done, all) {
 function show(outcome) {
   $("verdict").textContent = outcome.verdict[0].toUpperCase() + outcome.verdict.slice(1);
   $("words").textContent = outcome.words;
+  $("memory").textContent = outcome.memory ? remembered(outcome) : "";
+  $("memory").hidden = !outcome.memory;
   $("figures").replaceChildren(...figures(outcome));
 }
 
@@ -139,10 +157,9 @@ async function connect(key) {
 }
 
 async function drawSplit() {
-  const { server, images } = state, { models, views } = await server.refresh();
-  const pairs = affordable(images.length);
-  const split = draw(images, state.plan.n_forget, { pairs, views: views ?? USUAL_VIEWS, models });
-  split.before = await look("before", split, images, server, progress);
+  const { server, images, withheld } = state, { models, views } = await server.refresh();
+  const drawn = draw(images, state.plan.n_forget, { pairs: affordable(), views: views ?? USUAL_VIEWS, models });
+  const split = await lookBefore(drawn, images, withheld, server, progress);
   saveJson("audit-split.json", split);
   Object.assign(state, { split, outcome: null });
   await server.refresh();
@@ -154,7 +171,7 @@ async function loadSplit(file) {
   if (!state.server) throw new Error("First connect with your key, then load the file.");
   const split = await read(file);
   check(split, state.images, await state.server.refresh());
-  Object.assign(state, { split, outcome: null });
+  Object.assign(state, { split, withheld: [], outcome: null });  // what the file knows of such counts, and is all it takes
 }
 
 async function compareNow() {
@@ -168,14 +185,20 @@ const disable = () => { $("draw").disabled = $("run").disabled = true; };
 
 function begin() {
   $("connect").addEventListener("submit", inTurn(connect, () => $("key").value.trim()));
-  $("files").addEventListener("change", inTurn(addFiles, () => [...$("files").files]));
-  for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
-    $("drop").addEventListener(name, (event) => {
-      event.preventDefault();
-      $("drop").classList.toggle("over", name === "dragenter" || name === "dragover");
-    });
+  for (const [group, { input, drop }] of Object.entries(GROUPS)) {
+    const add = (files) => addFiles(group, files);
+    $(input).addEventListener("change", inTurn(add, () => [...$(input).files]));
+    for (const name of ["dragenter", "dragover", "dragleave", "drop"]) {
+      $(drop).addEventListener(name, (event) => {
+        event.preventDefault();
+        $(drop).classList.toggle("over", name === "dragenter" || name === "dragover");
+      });
+    }
+    $(drop).addEventListener("drop", inTurn(add, (event) => [...event.dataTransfer.files]));
   }
-  $("drop").addEventListener("drop", inTurn(addFiles, (event) => [...event.dataTransfer.files]));
+  for (const input of document.querySelectorAll("input[type=file]")) {
+    input.addEventListener("click", () => { input.value = ""; });  // or the same file could not be chosen once more
+  }
   $("draw").addEventListener("click", inTurn(drawSplit, disable));
   $("split").addEventListener("change", inTurn(loadSplit, () => $("split").files[0]));
   $("run").addEventListener("click", inTurn(compareNow, disable, () => state.outcome && $("result").scrollIntoView()));

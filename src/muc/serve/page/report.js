@@ -26,6 +26,11 @@ function table(heads, rows) {
 
 const range = ({ value, low, high, p }) => `${value.toFixed(3)}, interval ${low.toFixed(3)} to ${high.toFixed(3)}, p = ${p.toPrecision(2)}`;
 
+export const remembered = ({ memory: { value, low, high }, withheld }) =>
+  `Before the deletion, pieces of one of your images looked more alike to the model than pieces of one that you never gave away, by ${value.toFixed(3)} in cosine (interval ${low.toFixed(3)} to ${high.toFixed(3)}, ${withheld.length} images never given away): ${low > 0
+    ? "this is what the model remembered of them, and what forgetting could undo."
+    : "that the model remembered anything of them is not shown."}`;
+
 export async function saveReport(outcome, result) {  // `result`: the part of the page that shows the outcome
   const style = await (await fetch("page.css")).text(), shown = result.cloneNode(true);
   shown.querySelectorAll("button").forEach((button) => button.remove());

@@ -2,6 +2,9 @@
 // it is kept in is the owner's own, and nothing of it but the pieces goes to the server before the verdict is asked for.
 
 const FORMAT = "muc-page-split";
+export const FEWEST_WITHHELD = 3, MOST = 60;  // images; as the server's verdict takes
+
+export const fits = (nWithheld) => nWithheld >= FEWEST_WITHHELD && nWithheld <= MOST;
 
 function shuffled(items) {  // by the operating system's chance
   const result = [...items];
@@ -37,6 +40,10 @@ export async function read(file) {
   if (saved.version !== 2 || !n || !saved.seed || !saved.views || !saved.view_pairs || saved.before?.length !== n) {
     throw new Error(`'${file.name}' is damaged, or of a newer version of this page; take an unchanged copy.`);
   }
+  const { withheld } = saved;  // left out where there are none
+  if (withheld !== undefined && !(Array.isArray(withheld) && fits(withheld.length) && withheld.every(Number.isFinite))) {
+    throw new Error(`'${file.name}' is damaged; take an unchanged copy.`);
+  }
   return saved;
 }
 
@@ -47,7 +54,9 @@ export function check(split, images, about) {  // that it is about these images 
   if (split.models?.before !== about.models.before) throw new Error("The model before is not the one of your draw: its hash is another one. Ask the model owner to serve the same one again.");
 }
 
-export const words = ({ images, drawn }) => {
+export const words = ({ images, drawn, withheld }) => {
   const asked = images.filter((image) => image.forget).length;
-  return `Drawn on ${drawn}: ${asked} to delete, ${images.length - asked} held back; see above. Ask for exactly these to be deleted, and keep the file.`;
+  return `Drawn on ${drawn}: ${asked} to delete, ${images.length - asked} held back; see above. Ask for exactly these to be deleted, and keep the file. ${withheld
+    ? `The model was also asked about ${withheld.length} images that you never gave away; they are not needed again.`
+    : "No images that you never gave away are part of it."}`;
 };
