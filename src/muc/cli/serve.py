@@ -53,9 +53,9 @@ class AddKey:
     """The run that is served as 'after'."""
     name: Named
     """Whom the key is for."""
-    budget: int = 1280
-    """How many pictures may be embedded, both models together. 40 images take the page 1280, `muc audit` 760 (see
-    `muc audit plan`)."""
+    budget: int = 1600
+    """How many pictures may be embedded, both models together. 40 images and 20 withheld ones take the page 1600, `muc
+    audit` 1080 (see `muc audit plan`)."""
 
 
 @dataclass(frozen=True)
