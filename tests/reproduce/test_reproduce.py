@@ -135,6 +135,15 @@ def test_an_encoder_that_serves_two_requests_is_planned_once() -> None:
         assert sum(step.startswith("pretrain") for step in plan) == 1
 
 
+def test_a_smoke_test_has_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "fs", "--methods", "finetune", "--algorithms", "simclr", *SMOKE]) == 0
+    assert "reproduced/smoke/fs/report.html" in capsys.readouterr().err
+    assert [p.name for p in (tmp_path / "reproduced").iterdir()] == ["smoke"]
+
+
 def test_a_smoke_test_names_no_cost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["reproduce", "ablation", "--out", str(tmp_path), *SMOKE, "--dry-run"]) == 0
     plan = capsys.readouterr().err

@@ -13,6 +13,8 @@ from muc.errors import Interrupted, UserError, check_name
 from muc.methods import METHODS
 from muc.reproduce import RECIPES, find_recipe
 
+REPRODUCED = Path("reproduced")
+
 
 @dataclass(frozen=True)
 class Reproduce:
@@ -20,8 +22,9 @@ class Reproduce:
     """Which table or figure; --list shows them."""
     list: bool = False
     """Show what can be reproduced."""
-    out: Path = Path("reproduced")
-    """Folder for all reproductions: OUT/NAME gets the table, OUT/runs the runs, which tables share."""
+    out: Path | None = None
+    """Folder for all reproductions: OUT/NAME gets the table, OUT/runs the runs, which tables share (default:
+    reproduced; with --smoke reproduced/smoke)."""
     seeds: tuple[int, ...] = ()
     """Seeds of encoders; hyper-parameters are chosen on the first (default: 0; for clip-coco 0 1 2)."""
     epochs: int | None = None
@@ -67,11 +70,12 @@ def reproduce(argv: Sequence[str]) -> None:
             config.in_range(flag, number, 1, most)
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
-    recipe, out = find_recipe(name), flags.out / name
+    everything = flags.out or (REPRODUCED / "smoke" if flags.smoke else REPRODUCED)
+    recipe, out = find_recipe(name), everything / name
     refuse_unread(name, recipe, {option: getattr(flags, option) for option in READ})
     methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
     options = Options(
-        out=flags.out,
+        out=everything,
         seeds=flags.seeds or recipe.seeds[: 1 if flags.smoke else None],
         epochs=flags.epochs,
         methods=methods,

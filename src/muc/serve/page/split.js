@@ -56,7 +56,7 @@ export function check(split, images, about) {  // that it is about these images 
 
 export const words = ({ images, drawn, withheld }) => {
   const asked = images.filter((image) => image.forget).length;
-  return `Drawn on ${drawn}: ${asked} to delete, ${images.length - asked} held back; see above. Ask for exactly these to be deleted, and keep the file. ${withheld
+  return `Drawn on ${new Date(drawn).toLocaleString()}: ${asked} to delete, ${images.length - asked} held back; see above. Ask for exactly these to be deleted, and keep the file. ${withheld
     ? `The model was also asked about ${withheld.length} images that you never gave away; they are not needed again.`
     : "No images that you never gave away are part of it."}`;
 };
