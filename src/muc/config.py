@@ -198,7 +198,7 @@ class Runtime:
     """On a GPU: auto runs muc's own kernels in a recorded step, on lets torch.compile write them (which takes a minute
     or more), off is plain eager PyTorch, to compare with."""
     deterministic: bool = False
-    """Bit-reproducible on the same device, at some cost on a GPU (CPU runs always are)."""
+    """Bit-reproducible on the same device (CPU runs always are). On an H200 it was no slower (docs/speed.md)."""
     threads: int | None = None
     """CPU threads (default: all cores this process may use)."""
     checkpoint_seconds: float = 60.0

@@ -95,7 +95,7 @@ def test_a_method_that_did_nothing_is_not_praised() -> None:
     original = made("pretrain", 1.46, metrics={"unlearn_AUC": 0.521})
     same = [original, retrain, made("gradient_ascent", 1.455), made("finetune", 1.47)]
     said = text(*same)
-    assert said.startswith("No method came closer to Retrain than leaving the model as it was: the original is 1.46 ")
+    assert said.startswith("No method came measurably closer to Retrain than leaving the model as it was: the ori")
     assert "Gradient ascent, 1.46" in said.replace("1.45", "1.46")
     assert "may be because there was little to forget (AUC of images to forget against test images 0.521" in said
     assert "something to forget, if little" in said
@@ -110,13 +110,22 @@ def test_a_method_that_made_it_worse_is_told_from_none() -> None:
     assert "the original is 1.00 points away on average, the closest method, Fine-tune, 2.00 (one seed)." in said
 
 
-def test_a_lead_over_the_original_within_the_noise_floor_is_none() -> None:
-    # Retrains of seeds 0, 1, 2 are 0.27 points apart on average.
-    def said(gap: float) -> str:
-        return text(*trials({"retrain": [0] * 3, "pretrain": [1.0] * 3, "finetune": [gap] * 3}))
-
-    assert "than leaving the model as it was" in said(0.8)
-    assert "than leaving the model as it was" not in said(0.7)
+@pytest.mark.parametrize(
+    ("gaps", "auc", "praised"),
+    [
+        ([0.7, 1.1, 0.9], 0.52, False),  # little to forget, and the lead may be chance
+        ([0.7, 0.69, 0.71], 0.52, True),  # the lead holds
+        ([0.7, 1.1, 0.9], 0.8, True),  # much to forget: what the method did shows elsewhere
+        ([1.0, 1.0, 1.0], 0.8, False),  # no lead at all
+    ],
+)
+def test_a_lead_over_the_original_that_may_be_chance_is_none(gaps: list[float], auc: float, praised: bool) -> None:
+    said = text(
+        *trials({"retrain": [0] * 3, "finetune": gaps}),
+        *(made("pretrain", 1.0, seed, metrics={"unlearn_AUC": auc}) for seed in range(3)),
+    )
+    assert ("Fine-tune is the only method here; it came" in said) == praised
+    assert ("measurably closer to Retrain than leaving the model as it was" in said) != praised
 
 
 @pytest.mark.parametrize(("auc", "expected"), [(0.60, "there was something"), (0.51, "hardly anything to forget")])

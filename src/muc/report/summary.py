@@ -51,7 +51,7 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
     best, gap = ranked[0], ranked[0].gap("AG")
     assert gap is not None
     rest = [*_against_chance(ranked, gap, noise), *_calibration(ranked), *_selection(best, ranked)]
-    if (untouched := _as_close(c, noise)) is not None:
+    if (untouched := _as_close(c)) is not None:
         return [*_left_as_it_was(c, best, gap, untouched), *_unequal_seeds(ranked), *_runner_up(ranked), *rest]
     name = entry_name(best)
     what = "candidates" if any(e.variant for e in ranked) else "methods"
@@ -71,20 +71,27 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
     ]
 
 
-def _as_close(c: Comparison, noise: Noise | None) -> Stat | None:
-    """The original's AG, where no method's is smaller by more than chance may make it."""
+def _as_close(c: Comparison) -> Stat | None:
+    """The original's AG, where no method's is smaller, or none's by more than chance may make it and there was little
+    to forget. (Where there was much, the metrics of membership show what a method did, however AG scatters.)"""
     original, ranked = c.entry("pretrain"), c.ranked()
-    untouched, best = original.gap("AG") if original else None, ranked[0].gap("AG") if ranked else None
+    if original is None or not ranked:
+        return None
+    untouched, best = original.gap("AG"), ranked[0].gap("AG")
     if untouched is None or best is None:
         return None
-    margin = max(AS_CLOSE, noise.between["AG"] if noise else 0.0)
-    return untouched if untouched.mean - best.mean <= margin else None
+    if untouched.mean - best.mean <= AS_CLOSE:
+        return untouched
+    lead, aucs = lead_of(ranked[0], original), _unlearn_aucs(c)
+    little = aucs is not None and aucs[0].mean - aucs[1].mean < LITTLE
+    return untouched if little and lead is not None and not lead.clear else None
 
 
 def _left_as_it_was(c: Comparison, best: Entry, gap: Stat, untouched: Stat) -> list[str]:
     text = (
-        f"No method came closer to Retrain than leaving the model as it was: the original is {number(untouched, 2)} "
-        f"points away on average, the closest method, {entry_name(best)}, {number(gap, 2)} ({seed_count(gap.n)})"
+        "No method came measurably closer to Retrain than leaving the model as it was: the original is "
+        f"{number(untouched, 2)} points away on average, the closest method, {entry_name(best)}, {number(gap, 2)} "
+        f"({seed_count(gap.n)})"
     )
     text += ", which is no difference that these runs can tell." if gap.mean - untouched.mean <= AS_CLOSE else "."
     aucs = _unlearn_aucs(c)
@@ -231,7 +238,7 @@ def _tiles(c: Comparison, noise: Noise | None) -> list[Tile]:
     ranked, tiles = c.ranked(), []
     if not ranked:
         return []
-    best, untouched = ranked[0], _as_close(c, noise)
+    best, untouched = ranked[0], _as_close(c)
     closest = f"average gap {number(best.gap('AG'), 2)} points"
     if untouched is None:
         tiles.append(Tile("Closest to Retrain", entry_name(best), closest))
