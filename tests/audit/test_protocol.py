@@ -355,7 +355,7 @@ def test_the_old_model_itself_contradicts_nothing(folder: AuditFolder) -> None:
     found = judged(folder)
     assert all(check.held for check in found.checks)
     assert found.finding == "no change found"
-    assert "it is the same model" in found.words
+    assert "is the same model, and nothing was unlearned" in found.words
     assert "it is the old model" in next(check.what for check in found.checks if check.name == "change of decoys")
 
 

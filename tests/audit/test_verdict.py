@@ -74,7 +74,7 @@ def test_the_same_answers_to_everything_are_the_same_model_whatever_the_test_say
     for p in (0.01, 0.5):
         found = same_model(decide_by_memory(evidence(p), None, lambda _: 0.5))
         assert found.verdict == "no change found"
-        assert "it is the same model" in found.words
+        assert "is the same model, and nothing was unlearned" in found.words
 
 
 @pytest.mark.parametrize(

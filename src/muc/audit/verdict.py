@@ -105,10 +105,10 @@ def decide_by_memory(
 
 
 def same_model(found: Verdict) -> Verdict:
-    """Where everything is treated as before, to the last digits, and not only the owner's images: no test is needed."""
+    """Where answers are the same to the last digits: no test is needed."""
     words = (
-        "The model answers exactly as before, about your images and about all other pictures: it is the same model, "
-        "and nothing was unlearned from it."
+        "The model answers every picture that was sent before and after exactly as before: as far as it was asked, it "
+        "is the same model, and nothing was unlearned from it."
     )
     return replace(found, verdict=NO_CHANGE, words=words)
 

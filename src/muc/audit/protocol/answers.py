@@ -18,8 +18,6 @@ from muc.audit.protocol.signing import check_signature, signed
 from muc.errors import UserError
 
 ANSWERS = "muc-audit-answers"
-VERSION = 2
-"""Version 1 does not say which key was asked with."""
 
 
 @dataclass(frozen=True)
