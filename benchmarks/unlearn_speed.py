@@ -77,7 +77,8 @@ def main() -> None:
             where = ("--out", str(folder / f"{i}"), "--device", device)
             seconds = muc("unlearn", str(run), "--method", method, "--forget-fraction", "0.1", *epochs, *where)
             trained = json.loads((folder / f"{i}" / "result.json").read_text())["seconds"]
-            results.append({"method": method, "kernel cache": cache, "s": seconds, "of which training s": trained})
+            row = {"method": method, "kernel cache": cache, "s": seconds, "of which training s": trained}
+            results.append(row | {"from": args.run.name if args.run else "a run on noise"})
     if not runtime.on_gpu:  # start-up included on both sides
         begun = time.perf_counter()
         subprocess.run([sys.executable, "-c", "import torch, torchvision"], check=True)

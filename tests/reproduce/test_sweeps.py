@@ -101,8 +101,9 @@ def test_an_ablation_stands_beside_the_papers(ablated: Path) -> None:
         ["| without", "without", "0"],
     ]
     assert float(rows[1].split(" | ")[3]) == round(records[1]["gaps"]["AG"], 2)
+    assert float(rows[1].split(" | ")[5]) == round(records[1]["metrics"]["unlearn_AUC"], 3)
     printed = [line.split(" | ") for line in text.splitlines() if line.startswith("| ↳ paper")]
-    assert [(p[3], p[5]) for p in printed] == [("0.92", "2.00"), ("1.25", "4.12"), ("2.60", "6.45")]
+    assert [(p[3], p[6]) for p in printed] == [("0.92", "2.00"), ("1.25", "4.12"), ("2.60", "6.45")]
 
 
 def test_a_sweep_uses_the_encoder_and_retrain_of_the_table(swept: Path, out: Path) -> None:
