@@ -209,6 +209,7 @@ def test_compare_ranks_all_methods_by_their_gap_to_retrain(
     assert found["judged_against"] == "retrain"
     assert {row["method"] for row in found["ranking"]} == set(usual_methods(story.algorithm)) - {"retrain"}
     by_method = {record["method"]: record for record in found["records"]}
+    assert found["original_AG"] == by_method["pretrain"]["gaps"]["AG"]
     for row in found["ranking"]:
         record = by_method[row["method"]]
         assert row["AG"] == record["gaps"]["AG"]

@@ -28,13 +28,19 @@ class Comparison:
 
     records: list[dict[str, Any]]
     ranking: list[dict[str, Any]]
+    original_gap: float
+    """By the same measure: what a method has to beat."""
     retrained: bool
-    publish: str
+
+    @property
+    def publish(self) -> str:
+        return self.ranking[0]["run"]
 
     def to_json(self) -> dict[str, Any]:
         return {
             "publish": self.publish,
             "judged_against": "retrain" if self.retrained else "the original model and held-out images",
+            "original_AG": self.original_gap,
             "ranking": self.ranking,
             "records": self.records,
         }
@@ -70,8 +76,7 @@ def compare(
         candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
     records = evaluate_runs([original, *candidates], against, runtime)
     first, *rest = records[1:] if against else records
-    ranking = rank(first, rest)
-    comparison = Comparison(records, ranking, against is not None, ranking[0]["run"])
+    comparison = Comparison(records, rank(first, rest), gaps_of(first, first)["AG"], against is not None)
     write_json(out / "comparison.json", comparison.to_json())
     return comparison
 
@@ -109,12 +114,17 @@ def serve(
     return run if run.done else runs.resume_run(run)
 
 
+def gaps_of(record: dict[str, Any], original: dict[str, Any]) -> dict[str, float]:
+    """To Retrain, or, where nobody has retrained, to its stand-in."""
+    return record["gaps"] or gaps_to_held_out(record["metrics"], original["metrics"])
+
+
 def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Candidates by average gap, best first, each with what stands behind its place and what would be lost."""
     rows = []
     for record in candidates:
         metrics, names = record["metrics"], compared(record["metrics"])
-        gap = record["gaps"] or gaps_to_held_out(metrics, original["metrics"])
+        gap = gaps_of(record, original)
         worst = max(names, key=lambda name: gap[f"{name}_gap"])
         rows.append(
             {
@@ -123,6 +133,7 @@ def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dic
                 "AG": gap["AG"],
                 "largest_gap": {"metric": worst, "points": gap[f"{worst}_gap"]},
                 "forgetting_score": metrics["FS"],
+                "unlearn_AUC": metrics["unlearn_AUC"],
                 **{
                     lost: original["metrics"][name] - metrics[name]
                     for lost, name in (LOST if names == METRICS else LOST_OF_PAIRS).items()
@@ -147,7 +158,15 @@ def reasons(comparison: Comparison) -> list[str]:
         worst = row["largest_gap"]
         lines.append(
             f"{place}. {row['method']}: average gap {row['AG']:.2f} points, largest in {worst['metric']} "
-            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}; against the original, "
-            f"{losses(row)} points; took {row['minutes']:.2f} min"
+            f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}, AUC {row['unlearn_AUC']:.3f}; "
+            f"against the original, {losses(row)} points; took {row['minutes']:.2f} min"
         )
+    levels = {r["method"]: f"AUC {r['metrics']['unlearn_AUC']:.3f}" for r in comparison.records}
+    lines.append(
+        f"The original as it is: average gap {comparison.original_gap:.2f} points, {levels['pretrain']}. "
+        + (f"Retrain: {levels['retrain']}. " if comparison.retrained else "")
+        + "(AUC: how well what is to be forgotten is told from unseen data; 0.5 is not at all.)"
+    )
+    if comparison.ranking[0]["AG"] >= comparison.original_gap:
+        lines.append("By its average gap no method is better than doing nothing: look at the AUC before you choose.")
     return [*lines, f"Run to publish: {comparison.publish}"]
