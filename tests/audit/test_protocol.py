@@ -790,6 +790,8 @@ def test_the_commands_lead_from_images_to_a_verified_verdict(
     assert run("verify", out) == 2
     assert run("verdict", out) == 2
     assert run("collect", out, "--adapter", adapter, "--model", "before") == 0
+    hint = f"next: when the deletion is done, muc audit collect {out} --adapter {adapter} --model after"
+    assert hint in capsys.readouterr().err
     moved = mine[0].parent.rename(tmp_path / "moved")
     assert run("collect", out, "--adapter", adapter) == 2
     assert "with --adapter say which model to ask: --model before" in capsys.readouterr().err

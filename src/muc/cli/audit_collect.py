@@ -64,7 +64,13 @@ def collect(argv: Sequence[str]) -> None:
         except KeyboardInterrupt:
             raise Interrupted("the same muc audit collect") from None
     left = [phase for phase in PHASES if not any(folder.answers.glob(f"{phase}-*.json"))]
-    say(f"next: muc audit {f'collect {folder} --endpoint URL --model {left[0]}' if left else f'verdict {folder}'}")
+    if not left:
+        say(f"next: muc audit verdict {folder}")
+        return
+    asked = {"endpoint": flags.endpoint, "adapter": flags.adapter, "run": flags.run, "before": flags.before}
+    same = " ".join(f"--{way} {where}" for way, where in asked.items() if where is not None)
+    when = "when the deletion is done, " if left == ["after"] else ""
+    say(f"next: {when}muc audit collect {folder} {same} --model {left[0]}")
 
 
 @contextmanager
