@@ -15,7 +15,7 @@ from muc.run_folder import RunFolder
 from muc.runtime import Runtime, derive_seed
 from muc.storage import write_json
 
-CRITERIA = ("AG", "AG_classifier")
+CRITERIA = ("AG", "AG_classifier", "AG_auc")
 """The gaps that are kept of every trial; the first decides."""
 
 

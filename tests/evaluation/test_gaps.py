@@ -51,12 +51,21 @@ def test_a_metric_that_is_zero_for_retrain_is_left_out_of_the_ratio() -> None:
     assert result["AGP"] == pytest.approx(10 / 4)
 
 
+def test_an_average_without_the_decisions_of_attacks() -> None:
+    retrain = named((50.0, 90.0, 80.0, 80.0, 40.0)) | {"unlearn_AUC": 0.5}
+    mine = named((10.0, 91.0, 78.0, 83.0, 99.0)) | {"unlearn_AUC": 0.46}  # by hand: 4, 1, 2 and 3 points
+    assert gaps(mine, retrain)["AG_auc"] == pytest.approx((4 + 1 + 2 + 3) / 4)
+    assert "AG_auc" not in gaps(named((10.0, 91.0, 78.0, 83.0, 99.0)), retrain)  # records of before it was kept
+
+
 def test_without_retrain_forgotten_images_are_compared_with_held_out_ones_and_the_rest_with_the_original() -> None:
     metrics = named((40.0, 80.0, 70.0, 75.0, 30.0)) | {
         "held_out_EMIA": 50.0,
         "held_out_accuracy": 72.0,
         "held_out_CMIA": 34.0,
+        "unlearn_AUC": 0.54,
     }
     result = gaps_to_held_out(metrics, original={"RA": 81.0, "TA": 72.0})
     assert [result[f"{name}_gap"] for name in METRICS] == pytest.approx([10, 1, 2, 3, 4])
     assert result["AG"] == pytest.approx(4.0)
+    assert result["AG_auc"] == pytest.approx((4 + 1 + 2 + 3) / 4)  # the AUC of a model that never saw them is 0.5

@@ -1,5 +1,6 @@
 """The sentences: they must say what the numbers say, also when that is unwelcome."""
 
+import re
 from typing import Any
 
 import pytest
@@ -47,6 +48,19 @@ def test_a_lead_within_the_noise_is_said() -> None:
     assert lead is not None
     # By hand: differences 0.8, -0.9, 0.4; mean 0.1, SD 0.8888, t(0.975, 2) = 4.3027.
     assert (lead.mean, lead.low, lead.high) == pytest.approx((0.1, 0.1 - 2.2079, 0.1 + 2.2079), abs=1e-3)
+
+
+def test_the_order_without_decisions_of_attacks_is_told() -> None:
+    said = text(
+        *(made("retrain", 0, seed, metrics={"unlearn_AUC": 0.50 + 0.02 * seed}) for seed in range(2)),
+        *(made("pretrain", 3, seed, metrics={"unlearn_AUC": 0.61}) for seed in range(2)),
+        *(made("finetune", 1, seed, metrics={"unlearn_AUC": 0.59}) for seed in range(2)),
+        *(made("neggrad", 2, seed, metrics={"unlearn_AUC": 0.51}) for seed in range(2)),
+    )
+    order = re.search(r"By AG auc, on which .*?, (\S+) is closest at .*?, then (\S+) at .*?; the original is", said)
+    assert order is not None
+    assert order.groups() == ("NegGrad", "Fine-tune")
+    assert "two Retrains are 0.50 apart" in said
 
 
 def test_the_spread_between_retrains_is_the_yardstick() -> None:

@@ -41,6 +41,22 @@ def test_gaps_are_taken_within_a_seed_and_then_averaged() -> None:
     assert (average.text, average.gap) == ("0.50 ± 0.14", "of means 0.10")
 
 
+def test_the_average_without_decisions_stands_beside_the_attacks_auc() -> None:
+    def made(method: str, seed: int, auc: float, ra: float = 90.0) -> dict[str, Any]:
+        found = exact(method, seed, ra=ra)
+        return {**found, "metrics": {**found["metrics"], "unlearn_AUC": auc}}
+
+    retrains = [made("retrain", 0, 0.50), made("retrain", 1, 0.52)]
+    others = [made(m, s, auc, 92.0) for m, auc in (("finetune", 0.55), ("neggrad", 0.51)) for s in (0, 1)]
+    table = all_tables([*retrains, *others])[1]
+    cells = column(table, "AG auc")
+    # By hand: AUC 5 and 3 points off, RA 2; and 1, 1 and 2.
+    assert [cells[name].text for name in ("Fine-tune", "NegGrad")] == ["1.50 ± 0.35", "0.75 ± 0.00"]
+    assert [cells[name].mark for name in ("Fine-tune", "NegGrad")] == ["second", "best"]
+    assert cells["Retrain"].text == "–"
+    assert "two Retrains with different seeds are 0.50 apart by it" in table.caption
+
+
 def test_the_order_of_methods_and_settings() -> None:
     made = [record("zebra"), *reversed(records(1)), record("finetune", data="svhn"), record("aardvark")]
     found = all_tables(made)

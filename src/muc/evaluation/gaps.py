@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 METRICS = ("EMIA", "RA", "TA", "UA", "CMIA")
+AUC = "unlearn_AUC"
 PAIR_METRICS = ("retain_similarity", "unlearn_similarity")
 """What the paper compares of image-text models."""
 
@@ -13,7 +14,7 @@ def compared(metrics: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def gaps(metrics: Mapping[str, float], retrain: Mapping[str, float]) -> dict[str, float]:
-    """|metric - Retrain's| for the metrics of the paper, their mean AG, and AGP in %; for the five, AG without EMIA.
+    """|metric - Retrain's| for the metrics of the paper, their mean AG, and AGP in %; for the five, two more averages.
 
     AGP divides each gap by Retrain's value; a metric that is 0 there has no ratio and is left out of AGP.
     """
@@ -23,14 +24,22 @@ def gaps(metrics: Mapping[str, float], retrain: Mapping[str, float]) -> dict[str
     return {
         **{f"{name}_gap": value for name, value in gap.items()},
         "AG": sum(gap.values()) / len(gap),
-        **(_beside_pairs(metrics, retrain) if names == PAIR_METRICS else _without_emia(gap)),
+        **(_beside_pairs(metrics, retrain) if names == PAIR_METRICS else _other_averages(gap, metrics, retrain)),
         "AGP": 100 * sum(ratios) / len(ratios) if ratios else float("nan"),
     }
 
 
-def _without_emia(gap: Mapping[str, float]) -> dict[str, float]:
+def _other_averages(
+    gap: Mapping[str, float], metrics: Mapping[str, float], retrain: Mapping[str, float]
+) -> dict[str, float]:
+    """Without EMIA, as the paper's table 14; and without the decisions of either attack: where they hardly work, small
+    changes of a threshold move many images, and the AUC of the images to forget (in points) says the same calmly."""
     classifier = [value for name, value in gap.items() if name != "EMIA"]
-    return {"AG_classifier": sum(classifier) / len(classifier)}
+    found = {"AG_classifier": sum(classifier) / len(classifier)}
+    if AUC in metrics and AUC in retrain:
+        calm = [100 * abs(metrics[AUC] - retrain[AUC]), gap["RA"], gap["TA"], gap["UA"]]
+        found["AG_auc"] = sum(calm) / len(calm)
+    return found
 
 
 def _beside_pairs(metrics: Mapping[str, float], retrain: Mapping[str, float]) -> dict[str, float]:
@@ -43,7 +52,7 @@ def gaps_to_held_out(metrics: Mapping[str, float], original: Mapping[str, float]
     """Gaps where nobody has retrained: a stand-in for Retrain that needs no training.
 
     A perfectly unlearned model treats the images to forget as it treats images it never saw (EMIA, UA, CMIA of
-    held-out images; of pairs, their similarity), and all others as the original did (RA, TA).
+    held-out images, AUC 0.5; of pairs, their similarity), and all others as the original did (RA, TA).
     """
     if compared(metrics) == PAIR_METRICS:
         return gaps(
@@ -60,5 +69,6 @@ def gaps_to_held_out(metrics: Mapping[str, float], original: Mapping[str, float]
         "TA": original["TA"],
         "UA": metrics["held_out_accuracy"],
         "CMIA": metrics["held_out_CMIA"],
+        AUC: 0.5,
     }
     return gaps(metrics, reference)

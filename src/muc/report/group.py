@@ -114,9 +114,9 @@ class Comparison:
     def entry(self, method: str) -> Entry | None:
         return next((e for e in self.entries if e.method == method), None)
 
-    def ranked(self) -> list[Entry]:
+    def ranked(self, average: str = "AG") -> list[Entry]:
         """The approximate methods from the smallest average gap up."""
-        known = [(found.mean, i) for i, e in enumerate(self.entries) if e.approximate and (found := e.gap("AG"))]
+        known = [(found.mean, i) for i, e in enumerate(self.entries) if e.approximate and (found := e.gap(average))]
         return [self.entries[i] for _, i in sorted(known)]
 
 

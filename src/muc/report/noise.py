@@ -16,7 +16,7 @@ class Noise:
     sd: dict[str, float]
     """The noise floor: per metric, the standard deviation of Retrain over seeds."""
     between: dict[str, float]
-    """Mean over all pairs of Retrains of the gaps (and AG) of one to the other: what a perfect method would show."""
+    """Mean over all pairs of Retrains of the gaps (and AGs) of one to the other: what a perfect method would show."""
     seeds: int
 
 
@@ -32,7 +32,7 @@ def noise_of(comparison: Comparison) -> Noise | None:
         return None
     spread = {name: stat(m[name] for m in trials) for name in names}
     pairs = [gaps(a, b) for a, b in itertools.combinations(trials, 2)]
-    keys = [*(f"{name}_gap" for name in names), "AG"]
+    keys = [*(f"{name}_gap" for name in names), "AG", *(["AG_auc"] if all("AG_auc" in p for p in pairs) else [])]
     return Noise(
         sd={name: found.sd for name, found in spread.items() if found and found.sd is not None},
         between={key: sum(p[key] for p in pairs) / len(pairs) for key in keys},

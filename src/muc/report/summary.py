@@ -50,7 +50,12 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
         return ["No approximate unlearning method was evaluated in this setting."]
     best, gap = ranked[0], ranked[0].gap("AG")
     assert gap is not None
-    rest = [*_against_chance(ranked, gap, noise), *_calibration(ranked), *_selection(best, ranked)]
+    rest = [
+        *_against_chance(ranked, gap, noise),
+        *_calibration(ranked),
+        *_without_decisions(c, noise),
+        *_selection(best, ranked),
+    ]
     if (untouched := _as_close(c)) is not None:
         return [*_left_as_it_was(c, best, gap, untouched), *_unequal_seeds(ranked), *_runner_up(ranked), *rest]
     name = entry_name(best)
@@ -148,6 +153,20 @@ def _calibration(ranked: list[Entry]) -> list[str]:
     return [
         f"Alignment Calibration, the paper's method, is not the closest here: number {place + 1} at {gap.mean:.2f}."
     ]
+
+
+def _without_decisions(c: Comparison, noise: Noise | None) -> list[str]:
+    """What remains of the order where no attack's threshold has a say."""
+    ranked = [(entry_name(e), gap) for e in c.ranked("AG_auc") if (gap := e.gap("AG_auc"))]
+    if len(ranked) < 2:
+        return []
+    (first, gap), (second, next_gap) = ranked[:2]
+    text = f"By AG auc, on which no attack's threshold has a say, {first} is closest at {number(gap, 2)}, "
+    text += f"then {second} at {number(next_gap, 2)}"
+    original, floor = c.entry("pretrain"), noise.between.get("AG_auc") if noise else None
+    if original and (untouched := original.gap("AG_auc")):
+        text += f"; the original is {number(untouched, 2)} away"
+    return [text + (f", two Retrains are {floor:.2f} apart." if floor is not None else ".")]
 
 
 def _selection(best: Entry, ranked: list[Entry]) -> list[str]:

@@ -136,16 +136,24 @@ def membership_table(comparison: Comparison) -> Table:
         "TPR at 1 % FPR": ("EMIA_TPR_at_1_FPR", 2),
         "Attack accuracy": ("EMIA_accuracy", 2),
     }
+    marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked("AG_auc"), ("best", "second"), strict=False)}
     rows = [
-        (Cell(entry_name(e)), *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()))
+        (
+            Cell(entry_name(e)),
+            *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()),
+            Cell(NOT_MEANT if e.method == "retrain" else number(e.gap("AG_auc"), 2), mark=marks.get(id(e), "")),
+        )
         for e in comparison.entries
     ]
+    noise = noise_of(comparison)
+    floor = noise.between.get("AG_auc") if noise else None
     return Table(
         title=f"How well can members be told apart: {setting_name(comparison.setting)}",
         caption="AUC 0.5 and accuracy 50 % are guessing. EMIA turns one threshold of this attack into a number and "
         "jumps where the attack is weak; these values do not. After unlearning, 'to forget vs test' should be what it "
-        "is for Retrain.",
-        columns=("Method", *columns),
+        "is for Retrain. AG auc is the average gap with this AUC (in points) in the place of EMIA, and without CMIA"
+        + (f"; two Retrains with different seeds are {floor:.2f} apart by it." if floor is not None else "."),
+        columns=("Method", *columns, "AG auc"),
         rows=tuple(rows),
     )
 
