@@ -131,6 +131,7 @@ def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dic
                 "run": record["run"],
                 "method": record["method"],
                 "AG": gap["AG"],
+                **({"AG_auc": gap["AG_auc"]} if "AG_auc" in gap else {}),  # not of pairs
                 "largest_gap": {"metric": worst, "points": gap[f"{worst}_gap"]},
                 "forgetting_score": metrics["FS"],
                 "unlearn_AUC": metrics["unlearn_AUC"],
@@ -167,6 +168,12 @@ def reasons(comparison: Comparison) -> list[str]:
         + (f"Retrain: {levels['retrain']}. " if comparison.retrained else "")
         + "(AUC: how well what is to be forgotten is told from unseen data; 0.5 is not at all.)"
     )
+    calm = min(comparison.ranking, key=lambda row: row.get("AG_auc", float("inf")))
+    if "AG_auc" in calm and calm is not comparison.ranking[0]:
+        lines.append(
+            f"By AG auc, on which no attack's threshold has a say, {calm['method']} is closest ({calm['AG_auc']:.2f}; "
+            f"{comparison.ranking[0]['method']}: {comparison.ranking[0]['AG_auc']:.2f})."
+        )
     if comparison.ranking[0]["AG"] >= comparison.original_gap:
         lines.append("By its average gap no method is better than doing nothing: look at the AUC before you choose.")
     return [*lines, f"Run to publish: {comparison.publish}"]
