@@ -183,6 +183,26 @@ def test_settings_are_selected_again_by_the_classifier_gap(own: Path) -> None:
         assert settings == [trial.chosen("finetune").config()["method"]]
 
 
+def test_settings_can_be_selected_by_another_criterion(own: Path) -> None:
+    first, _ = served(own)
+    found = [
+        {"run": str(first.folder / label), "AG": ag, "AG_classifier": 1.0, "AG_auc": auc}
+        for label, ag, auc in (("finetune", 1.0, 2.0), ("finetune-trial1", 2.0, 1.0))
+    ]
+    write_json(first.folder / "finetune" / "search.json", found)
+    asked = ["reproduce", "cifar10-10", "--out", str(own), "--algorithms", "simclr", "--methods", "finetune"]
+    asked += ["--search", "2", "--smoke", "--device", "cpu", "--threads", "1"]
+    assert main(asked) == 0
+    assert main([*asked, "--criterion", "AG_auc"]) == 0
+    usual, calm = own / "cifar10-10", own / "cifar10-10-by-AG_auc"
+    chosen = [json.loads((folder / "recipe.json").read_text())["choices"][0] for folder in (usual, calm)]
+    for choice, trial in zip(chosen, (0, 1), strict=True):
+        assert choice["method"] == choice["trials"][trial]["method"]
+    assert [trial["validation_AG_auc"] for trial in chosen[1]["trials"]] == [2.0, 1.0]
+    assert (calm / "tables.md").read_text().startswith("# Smoke test")
+    assert "settings chosen by AG auc" in (calm / "tables.md").read_text()
+
+
 def test_nothing_is_made_again_where_both_criteria_agree(own: Path) -> None:
     first, second = served(own)
     found = [

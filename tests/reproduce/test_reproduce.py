@@ -234,6 +234,9 @@ def test_the_list_names_every_recipe(capsys: pytest.CaptureFixture) -> None:
         (["clip-coco", "--search", "0", "--dry-run"], "search is 0"),
         (["cifar10-10", "--epochs", "0", "--dry-run"], "epochs is 0"),
         (["cifar10-10", "--seeds", "4", "0", "4", "--dry-run"], "--seeds 4 0 4 names a seed twice"),
+        (["cifar10-10", "--criterion", "AUC", "--search", "2"], "AUC"),
+        (["cifar10-10", "--criterion", "AG_auc"], "chooses among trials, and there are none; add --search 4"),
+        (["alpha-beta", "--criterion", "AG_auc"], "alpha-beta does not read --criterion"),
     ],
 )
 def test_wrong_input_is_one_sentence(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture) -> None:

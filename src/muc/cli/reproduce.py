@@ -36,6 +36,9 @@ class Reproduce:
     search: int | None = None
     """Settings tried for each method, drawn from the paper's ranges and judged on validation images (default: 1, which
     is no search; for clip-coco 6). OUT/NAME/recipe.json records all that were tried."""
+    criterion: str | None = None
+    """Choose among the trials of --search by this gap instead of AG: AG_auc or AG_classifier. The table goes to
+    OUT/NAME-by-CRITERION."""
     recipe: tuple[Path, ...] = ()
     """Take every method's settings from such files instead of searching."""
     dry_run: bool = False
@@ -59,6 +62,7 @@ def reproduce(argv: Sequence[str]) -> None:
     from muc.reproduce.choices import read_choices
     from muc.reproduce.recipe import READ, UNIMODAL, Options, carry_out, describe, refuse_unread
     from muc.runtime import Runtime
+    from muc.search import CRITERIA
 
     for given, kind, known in ((flags.methods, "method", METHODS), (flags.algorithms, "algorithm", UNIMODAL)):
         for value in given:
@@ -71,8 +75,12 @@ def reproduce(argv: Sequence[str]) -> None:
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     everything = flags.out or (REPRODUCED / "smoke" if flags.smoke else REPRODUCED)
-    recipe, out = find_recipe(name), everything / name
+    recipe, out = find_recipe(name), everything / (f"{name}-by-{flags.criterion}" if flags.criterion else name)
     refuse_unread(name, recipe, {option: getattr(flags, option) for option in READ})
+    if flags.criterion is not None:
+        check_name("criterion", flags.criterion, CRITERIA)
+        if (flags.search or 1) == 1:
+            raise UserError(f"--criterion {flags.criterion} chooses among trials, and there are none; add --search 4")
     methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
     options = Options(
         out=everything,
@@ -81,6 +89,7 @@ def reproduce(argv: Sequence[str]) -> None:
         methods=methods,
         algorithms=flags.algorithms,
         search=1 if flags.recipe else flags.search or min(recipe.search, 2 if flags.smoke else recipe.search),
+        criterion=flags.criterion or Options.criterion,
         smoke=flags.smoke,
         runtime=flags.runtime,
         chosen=read_choices(flags.recipe),

@@ -37,7 +37,7 @@ CAPTION = (
 class Ablation(Recipe):
     """CIFAR-10, MoCo unless another is asked for, two shares to forget."""
 
-    reads: ClassVar = ("seeds", "epochs", "algorithms", "search", "recipe")
+    reads: ClassVar = ("seeds", "epochs", "algorithms", "search", "recipe", "criterion")
     one_algorithm: ClassVar = True
 
     def trials(self, options: Options) -> dict[float, list[Trial]]:

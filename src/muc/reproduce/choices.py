@@ -43,7 +43,11 @@ def evidence(trial: "Trial", name: str) -> dict[str, Any]:
     """One search: where it took place, all that was tried, in the order in which it was drawn, and what won."""
     s, chosen = trial.settings, trial.chosen(name)
     tried = [
-        {"method": settings_of(trial.folder / Path(t["run"]).name), "validation_AG": t["AG"]} for t in trial.tried(name)
+        {
+            "method": settings_of(trial.folder / Path(t["run"]).name),
+            **{f"validation_{kind}": t[kind] for kind in dict.fromkeys(("AG", trial.criterion))},
+        }
+        for t in trial.tried(name)
     ]
     values = (Path(s.data.name).name, s.model.algorithm, s.model.architecture, trial.fraction)
     return {

@@ -15,7 +15,7 @@ from muc.reproduce.choices import Choice
 from muc.storage import write_json
 
 SMOKE = "Smoke test on embedded images, the numbers mean nothing. Recipe: "
-READ = ("seeds", "epochs", "methods", "algorithms", "search", "recipe")
+READ = ("seeds", "epochs", "methods", "algorithms", "search", "recipe", "criterion")
 """The options that not every recipe reads."""
 
 
@@ -33,6 +33,8 @@ class Options:
     """Only these; none: all that the paper has."""
     search: int = 1
     """Settings tried for each method, on the first seed alone; the winner serves the others."""
+    criterion: str = "AG"
+    """The gap by which the best of a search's trials is chosen."""
     smoke: bool = False
     runtime: config.Runtime | None = None
     chosen: tuple[Choice, ...] = ()
@@ -85,7 +87,10 @@ class Recipe(ABC):
         """All formats, once every step is done. -> the page's path, and the tables to show on a terminal."""
 
     def heading(self, options: Options) -> str:
-        return SMOKE + self.title if options.smoke else self.title
+        title = SMOKE + self.title if options.smoke else self.title
+        if options.criterion == Options.criterion:
+            return title
+        return f"{title}, settings chosen by {options.criterion.replace('_', ' ')}"
 
 
 UNIMODAL = ("moco", "simclr")

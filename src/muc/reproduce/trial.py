@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from muc import config, opening, paper, runs
 from muc.compare import serve
@@ -50,9 +50,6 @@ def encoder_settings(
 class Trial:
     """An encoder and a request to forget a share of what it was trained on."""
 
-    criterion: ClassVar[str] = "AG"
-    """The gap by which the best of a search's trials is chosen."""
-
     settings: config.Pretraining
     fraction: float
     options: Options
@@ -72,6 +69,10 @@ class Trial:
         for own in settings:
             made.append(cls(own, fraction, options, first=made[0] if made else None, **others))
         return made
+
+    @property
+    def criterion(self) -> str:
+        return self.options.criterion
 
     @property
     def encoder(self) -> RunFolder:
