@@ -201,6 +201,8 @@ def test_settings_can_be_selected_by_another_criterion(own: Path) -> None:
     assert [trial["validation_AG_auc"] for trial in chosen[1]["trials"]] == [2.0, 1.0]
     assert (calm / "tables.md").read_text().startswith("# Smoke test")
     assert "settings chosen by AG auc" in (calm / "tables.md").read_text()
+    again = [*asked[: asked.index("--search")], *asked[asked.index("--search") + 2 :], "--dry-run"]
+    assert main([*again, "--recipe", str(calm / "recipe.json")]) == 0
 
 
 def test_nothing_is_made_again_where_both_criteria_agree(own: Path) -> None:

@@ -75,12 +75,14 @@ def reproduce(argv: Sequence[str]) -> None:
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     everything = flags.out or (REPRODUCED / "smoke" if flags.smoke else REPRODUCED)
-    recipe, out = find_recipe(name), everything / (f"{name}-by-{flags.criterion}" if flags.criterion else name)
+    criterion = flags.criterion or Options.criterion
+    folder = name if criterion == Options.criterion else f"{name}-by-{criterion}"
+    recipe, out = find_recipe(name), everything / folder
     refuse_unread(name, recipe, {option: getattr(flags, option) for option in READ})
     if flags.criterion is not None:
-        check_name("criterion", flags.criterion, CRITERIA)
+        check_name("criterion", criterion, CRITERIA)
         if (flags.search or 1) == 1:
-            raise UserError(f"--criterion {flags.criterion} chooses among trials, and there are none; add --search 4")
+            raise UserError(f"--criterion {criterion} chooses among trials, and there are none; add --search 4")
     methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
     options = Options(
         out=everything,
@@ -89,7 +91,7 @@ def reproduce(argv: Sequence[str]) -> None:
         methods=methods,
         algorithms=flags.algorithms,
         search=1 if flags.recipe else flags.search or min(recipe.search, 2 if flags.smoke else recipe.search),
-        criterion=flags.criterion or Options.criterion,
+        criterion=criterion,
         smoke=flags.smoke,
         runtime=flags.runtime,
         chosen=read_choices(flags.recipe),
