@@ -33,7 +33,12 @@ def summarise(comparison: Comparison) -> Summary:
     noise = noise_of(comparison)
     paragraphs = [
         " ".join(sentences).replace(" %", "\N{NO-BREAK SPACE}%")
-        for sentences in (_closest(comparison, noise), _cost(comparison), _something_to_forget(comparison))
+        for sentences in (
+            _closest(comparison, noise),
+            _without_decisions(comparison, noise),
+            _cost(comparison),
+            _something_to_forget(comparison),
+        )
         if sentences
     ]
     return Summary(setting_name(comparison.setting), _tiles(comparison, noise), paragraphs)
@@ -50,12 +55,7 @@ def _closest(c: Comparison, noise: Noise | None) -> list[str]:
         return ["No approximate unlearning method was evaluated in this setting."]
     best, gap = ranked[0], ranked[0].gap("AG")
     assert gap is not None
-    rest = [
-        *_against_chance(ranked, gap, noise),
-        *_calibration(ranked),
-        *_without_decisions(c, noise),
-        *_selection(best, ranked),
-    ]
+    rest = [*_against_chance(ranked, gap, noise), *_calibration(ranked), *_selection(best, ranked)]
     if (untouched := _as_close(c)) is not None:
         return [*_left_as_it_was(c, best, gap, untouched), *_unequal_seeds(ranked), *_runner_up(ranked), *rest]
     name = entry_name(best)
