@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as muc's own commands have it, for both sides of a comparison
+
 import numpy as np
 import torch
 
@@ -21,7 +23,7 @@ from muc.runtime import Runtime
 def flags(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--out", type=Path, help="write the figures here as JSON (default: runs/benchmarks/NAME.json)")
     return parser
 
 
@@ -53,10 +55,10 @@ def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path |
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "rows": rows,
     }
-    if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(record, indent=1) + "\n")
-        print(f"\nwritten to {out}")
+    out = out or Path("runs/benchmarks") / f"{name}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"\nwritten to {out}")
 
 
 def begin(main: Callable[[], None]) -> None:

@@ -8,17 +8,19 @@ import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from muc import config, progress
+from muc import config, objectives, progress
 from muc.__main__ import main
 from muc.batches import Batches
 from muc.config import Optimisation, Views
 from muc.data import plan_batches
+from muc.errors import UserError
 from muc.evaluation.features import alignment
 from muc.methods import AlignmentCalibration, FineTune, Method, NegGrad
 from muc.models import Batch, ContrastiveModel, MoCo, SimCLR
@@ -167,3 +169,49 @@ def test_the_progress_line_says_images_a_second(
     tiny = ["--data", "digits", "--train-limit", "40", "--batch-size", "20", "--epochs", "2", "--threads", "1"]
     assert main(["pretrain", *tiny, "--out", str(tmp_path / "run")]) == 0
     assert re.search(r"2/2 epochs .* loss \d.* · [\d,]+ images/s", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("algorithm", ["simclr", "moco"])
+def test_similarities_and_losses_are_float32_where_all_else_is_not(algorithm: str) -> None:
+    plan = plan_batches(np.arange(3, 24), FORGET, "mixed", BATCH, SEED)
+    model, pixels = small_model(algorithm).train(), torch.from_numpy(IMAGES[:BATCH]).float() / 255
+    batch = Batch(pixels, pixels, plan.n_retain, plan.log_weight(), plan.epsilon)
+    seen: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def spy(x: Tensor, y: Tensor, temperature: float) -> Tensor:
+        seen.append((x.detach(), y.detach(), plain(x, y, temperature).detach()))
+        return plain(x, y, temperature)
+
+    plain = objectives.pairwise
+    with pytest.MonkeyPatch.context() as patch, torch.autocast("cpu", dtype=torch.bfloat16):
+        patch.setattr(objectives, "pairwise", spy)
+        terms = AlignmentCalibration(paper_beta=4).loss(model, batch)
+    assert len(seen) == 2  # negatives, and those within the images to forget
+    for x, y, found in seen:
+        exact = x.double() @ y.double().T / model.temperature
+        assert found.dtype == torch.float32
+        assert (found - exact).abs().max() < 1e-5  # bfloat16 would be a hundredth off
+    assert {value.dtype for value in terms.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"precision": "fp16"}, "unknown precision 'fp16'"),
+        ({"compile": "yes"}, "unknown compile 'yes'"),
+        ({"threads": 10_000}, "threads is 10000"),
+    ],
+)
+def test_a_runtime_refuses_what_it_does_not_know(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        config.Runtime(**settings)
+
+
+def test_a_norm_that_sees_one_value_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    labels = np.arange(16) % 2
+    tiny = IMAGES[:16].repeat(2, axis=2).repeat(2, axis=3)  # 8 px: 1 x 1 at the end of a ResNet
+    np.savez(tmp_path / "tiny.npz", x_train=tiny, y_train=labels, x_test=tiny, y_test=labels)
+    asked = ["pretrain", "--data", str(tmp_path / "tiny.npz"), "--algorithm", "moco", "--architecture", "resnet18"]
+    asked += ["--batch-size", "8", "--epochs", "1", "--validation-fraction", "0", "--threads", "1"]
+    assert main([*asked, "--out", str(tmp_path / "run")]) == 2
+    assert "leave a batch norm one value a channel" in capsys.readouterr().err

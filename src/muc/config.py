@@ -208,7 +208,9 @@ class Runtime:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            in_range("threads", self.threads, 1, 10_000)
+            in_range("threads", self.threads, 1, 512)
+        for name, known in (("precision", ("auto", "float32", "bfloat16")), ("compile", ("auto", "on", "off"))):
+            check_name(name, getattr(self, name), known)
         in_range("checkpoint-seconds", self.checkpoint_seconds, 0, 1e9)
 
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 
 def pairwise(x: Tensor, y: Tensor, temperature: float | Tensor) -> Tensor:
-    """(n, d), (m, d) -> (n, m): s(x_i, y_j)."""
-    return x @ y.T / temperature
+    """(n, d), (m, d) -> (n, m): s(x_i, y_j); not autocast, because losses are small differences of these."""
+    with torch.autocast(x.device.type, enabled=False):
+        return x @ y.T / temperature
 
 
 def paired(x: Tensor, y: Tensor, temperature: float | Tensor) -> Tensor:

@@ -28,6 +28,8 @@ class Runtime:
         self.settings = settings = settings or config.Runtime()
         self.device = resolve_device(settings.device)
         self.on_gpu = self.device.type == "cuda"
+        if self.on_gpu and self.device.index is not None:
+            torch.cuda.set_device(self.device)  # streams and kernels ask for the current one
         precision = settings.precision
         if precision == "auto":
             precision = "bfloat16" if self.on_gpu else "float32"

@@ -23,6 +23,8 @@ from muc.models import ContrastiveModel
 from muc.optimiser import make_optimiser, rate_at
 from muc.runtime import Runtime
 
+ONE_VALUE = "more than 1 value per channel"  # how torch says it
+
 
 class Training:
     """One training in progress: what `state` returns at a step's end is all it takes to go on from there.
@@ -69,6 +71,10 @@ class Training:
         """Train to the end. `report` gets one line an epoch, `save` the state now and then."""
         begun = saved = time.monotonic()
         earlier = self.seconds
+
+        def now() -> float:
+            return earlier + time.monotonic() - begun
+
         with interrupts() as interrupted, closing(self.feed):
             while self.epoch < self.optimisation.epochs:
                 self._set_learning_rate()
@@ -77,15 +83,14 @@ class Training:
                     self.batches.load(self.epoch, self.step_of_epoch)
                     self.advance()
                     self.step_of_epoch += 1
-                    self.seconds = earlier + time.monotonic() - begun
+                    self.seconds = now()
                     stop = processes.anyone(interrupted())  # a signal reaches them one by one, in different steps
                     if save and (stop or time.monotonic() - saved >= save_every_seconds):
                         save(*self.state())
                         saved = time.monotonic()
                     if stop:
                         raise Interrupted
-                line = self._close_epoch()
-                report(line)
+                report(self._close_epoch(now))
 
     def _set_learning_rate(self) -> None:
         step = min(self.step_of_epoch, self.plan.steps - 1)  # a run that goes on at an epoch's end reports its rate
@@ -95,7 +100,15 @@ class Training:
             self._rate = rate
 
     def advance(self) -> None:
-        self._repeat(self._step)
+        try:
+            self._repeat(self._step)
+        except ValueError as error:
+            if ONE_VALUE not in str(error):
+                raise
+            raise UserError(
+                f"batches of {self.plan.n_retain + self.plan.n_forget} leave a batch norm one value a channel, which "
+                "has no spread; give a larger --batch-size, or fewer --norm-groups"
+            ) from None
 
     def _step(self) -> None:
         """One optimiser step on what was loaded; always the same tensors and shapes, so that it can be recorded."""
@@ -113,8 +126,9 @@ class Training:
                 self.sums[name] = torch.zeros((), dtype=torch.float64, device=value.device)
             self.sums[name] += value.detach()
 
-    def _close_epoch(self) -> dict[str, Any]:
+    def _close_epoch(self, now: Callable[[], float]) -> dict[str, Any]:
         terms = {name: float(total) / self.plan.steps for name, total in self.sums.items()}
+        self.seconds = now()  # only here has the device done all that it was told to
         loss = sum(terms.values())
         if not math.isfinite(loss):
             raise UserError(

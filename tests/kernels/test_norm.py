@@ -104,3 +104,10 @@ def test_the_same_input_gives_the_same_bits(device: str) -> None:
         fused(values, statistics(70, device), 4, True).square().sum().backward()
         results.append([value.grad for value in values.values()])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+def test_a_group_of_one_value_is_refused_as_torch_does() -> None:
+    values = inputs(2, 5, 1, False, "cpu", torch.float32)
+    running = (torch.zeros(5), torch.ones(5), torch.zeros((), dtype=torch.long))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        norm.train(values["x"], None, values["weight"], values["bias"], running, 2, MOMENTUM, EPS, relu=True)

@@ -76,6 +76,8 @@ class _BatchNorm(torch.autograd.Function):
         x = channels_last(x)
         residual = None if residual is None else channels_last(residual)
         shape = _Shape(x, groups)
+        if shape.rows < 2:
+            raise ValueError("a norm needs more than 1 value per channel when training")  # in torch's words
         mean, var = torch.empty(2, groups, shape.channels, device=x.device).unbind()
         sums = shape.sums(x)
         shape.over_shares(sum_moments)(x, running[0], sums, *shape.sizes, shape.share, **shape.tiling)

@@ -84,6 +84,7 @@ def measured_with(options: Options) -> str:
     """All that decides over time and memory besides the cell itself, as the name of a folder."""
     runtime = Runtime(options.runtime)
     parts = [runtime.describe(), runtime.precision, f"compile {runtime.settings.compile}"]
+    parts += ["deterministic"] * runtime.settings.deterministic
     name = re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower())
     return f"smoke-{name}" if options.smoke else name
 
