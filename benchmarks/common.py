@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as muc's own commands have it, for both sides of a comparison
-
 import numpy as np
 import torch
 
@@ -62,7 +60,11 @@ def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path |
 
 
 def begin(main: Callable[[], None]) -> None:
-    """Bad input gets one sentence and exit code 2, as from muc itself."""
+    """Bad input gets one sentence and exit code 2, as from muc itself; idle threads wait as muc's own commands have it,
+    for both sides of a comparison."""
+    if "OMP_WAIT_POLICY" not in os.environ:  # read when torch is loaded, which it is: once more from the beginning
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     try:
         main()
     except UserError as error:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 def pairwise(x: Tensor, y: Tensor, temperature: float | Tensor) -> Tensor:
     """(n, d), (m, d) -> (n, m): s(x_i, y_j); not autocast, because losses are small differences of these."""
-    with torch.autocast(x.device.type, enabled=False):
+    with torch.autocast("cuda" if x.is_cuda else "cpu", enabled=False):
         return x @ y.T / temperature
 
 
