@@ -47,7 +47,11 @@ def test_ctrl_c_stops_it_at_once_and_cleanly(
         KeyFile(after).add("somebody", 1)
     command = [sys.executable, "-m", "muc", "serve", str(after), "--before", str(before), "--port", "0"]
     with subprocess.Popen(
-        [*command, "--threads", "1"], stderr=subprocess.PIPE, text=True, env=benchmark.ENVIRONMENT
+        [*command, "--threads", "1"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=benchmark.ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests that run in the background ignore it
     ) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
