@@ -162,18 +162,23 @@ def reasons(comparison: Comparison) -> list[str]:
             f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}, AUC {row['unlearn_AUC']:.3f}; "
             f"against the original, {losses(row)} points; took {row['minutes']:.2f} min"
         )
-    levels = {r["method"]: f"AUC {r['metrics']['unlearn_AUC']:.3f}" for r in comparison.records}
-    lines.append(
-        f"The original as it is: average gap {comparison.original_gap:.2f} points, {levels['pretrain']}. "
-        + (f"Retrain: {levels['retrain']}. " if comparison.retrained else "")
+    return [*lines, *caveats(comparison), f"Run to publish: {comparison.publish}"]
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """What a ranking by average gap does not say: where the original stands, and whether a threshold decided it."""
+    first, levels = comparison.ranking[0], {r["method"]: r["metrics"]["unlearn_AUC"] for r in comparison.records}
+    lines = [
+        f"The original as it is: average gap {comparison.original_gap:.2f} points, AUC {levels['pretrain']:.3f}. "
+        + (f"Retrain: AUC {levels['retrain']:.3f}. " if comparison.retrained else "")
         + "(AUC: how well what is to be forgotten is told from unseen data; 0.5 is not at all.)"
-    )
+    ]
     calm = min(comparison.ranking, key=lambda row: row.get("AG_auc", float("inf")))
-    if "AG_auc" in calm and calm is not comparison.ranking[0]:
+    if "AG_auc" in calm and calm is not first:
         lines.append(
             f"By AG auc, on which no attack's threshold has a say, {calm['method']} is closest ({calm['AG_auc']:.2f}; "
-            f"{comparison.ranking[0]['method']}: {comparison.ranking[0]['AG_auc']:.2f})."
+            f"{first['method']}: {first['AG_auc']:.2f})."
         )
-    if comparison.ranking[0]["AG"] >= comparison.original_gap:
+    if first["AG"] >= comparison.original_gap:
         lines.append("By its average gap no method is better than doing nothing: look at the AUC before you choose.")
-    return [*lines, f"Run to publish: {comparison.publish}"]
+    return lines
