@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from muc import config
 from muc.data.loader import plan_batches
 from muc.methods import METHODS, AlignmentCalibration, Method
-from muc.models import CLIP, ContrastiveModel, MoCo, SimCLR
+from muc.models import CLIP, ContrastiveModel, MoCo, SimCLR, convolution
 from muc.models.norm import BatchNorm
 from muc.models.resnet import BasicBlock, ResNet, Stem
 from muc.models.text import ByteTransformer
@@ -84,6 +85,24 @@ def test_losses_and_gradients_are_the_plain_ones(algorithm: str, name: str, meth
     for parameter, gradient in plain[1].items():
         error = (fast[1][parameter] - gradient).norm() / gradient.norm().clamp(min=1e-6)
         assert error < (2e-2 if resnet else 1e-3), parameter
+
+
+@pytest.mark.skipif(not ON_GPU, reason="a CPU has no streams")
+def test_gradients_beside_do_not_write_over_those_not_yet_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CLIP's captions go back on the stream that made the convolutions' gradients, also while the main one is late."""
+
+    def late(tensors: Sequence[Tensor], dtype: torch.dtype) -> tuple[Tensor, ...]:
+        torch.cuda._sleep(20_000_000)  # clock cycles: some 10 ms
+        return cast_all(tensors, dtype)
+
+    method = AlignmentCalibration(reading="compat")
+    _, plain = step("clip", method, Runtime(config.Runtime(**{**vars(SETTINGS), "compile": "off"})), resnet=True)
+    cast_all = convolution.cast_all
+    monkeypatch.setattr(convolution, "cast_all", late)
+    for _ in range(5):
+        _, fast = step("clip", method, fast_runtime(), resnet=True)
+        for parameter, gradient in plain.items():
+            assert (fast[parameter] - gradient).norm() <= 2e-2 * gradient.norm().clamp(min=1e-6), parameter
 
 
 @pytest.mark.skipif(not ON_GPU, reason="nothing is recorded on a CPU")

@@ -50,6 +50,7 @@ class _Prepare(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         ctx.lane.join()
+        ctx.lane.keep(*gradients)
         return None, None, *cast_all(gradients, ctx.dtype)
 
 

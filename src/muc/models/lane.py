@@ -34,6 +34,11 @@ class Lane:
             yield
         self.kept, self.forked = read, True
 
+    def keep(self, *made: Tensor) -> None:
+        """What was made here and is read by the main stream, until the lane has waited for that with its next work: its
+        gradients, which wait for nothing, would be written over it."""
+        self.kept = made
+
     def join(self) -> None:
         """The main stream waits for what was begun here. Where nothing was it may not: a graph that is being recorded
         cannot wait for a stream outside of it."""
