@@ -11,7 +11,7 @@ from muc.__main__ import main
 from muc.reproduce import RECIPES, find_recipe, white_box
 from muc.reproduce.recipe import Options, Step, carry_out
 from muc.reproduce.time_memory import TimeMemory, tabulate
-from muc.reproduce.trial import START_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import JUDGING_SECONDS, START_SECONDS, Trial, encoder_settings
 from muc.runtime import Runtime
 from muc.storage import write_json
 
@@ -129,6 +129,25 @@ def test_costs_are_those_of_the_images_passed_over() -> None:
     assert served["retrain"] == pytest.approx(0.9 * encoders[0])
 
 
+def test_costs_are_those_of_what_is_left(tmp_path: Path) -> None:
+    options = Options(out=tmp_path, search=4)
+    trial = Trial(encoder_settings("cifar10", "moco", 0, options), 0.1, options)
+    whole = {label: trial.serve(label).seconds for label in ("retrain", "finetune")}
+    write_metrics(trial.encoder.path, 200)
+    write_metrics(trial.folder / "retrain", 600)
+    for done in ("finetune", "finetune-trial2"):
+        write_json(trial.folder / done / "result.json", {})
+    assert trial.pretrain().seconds == pytest.approx(600 * trial.epoch_seconds())
+    assert trial.serve("retrain").seconds == pytest.approx(whole["retrain"] / 4)
+    judged = 4 * JUDGING_SECONDS
+    assert trial.serve("finetune").seconds - judged == pytest.approx((whole["finetune"] - judged) / 2)
+
+
+def write_metrics(run: Path, epochs: int) -> None:
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text("{}\n" * epochs)
+
+
 def test_an_encoder_that_serves_two_requests_is_planned_once() -> None:
     for name in ("ablation", "fs", "classifier-gaps"):
         plan = plan_of(name, algorithms=("moco",), methods=("retrain", "finetune"))
@@ -208,7 +227,7 @@ def test_a_dry_run_writes_nothing_and_names_the_cost(tmp_path: Path, capsys: pyt
     out = tmp_path / "reproduced"
     assert main(["reproduce", "cifar10-10", "--algorithms", "moco", "--dry-run", "--out", str(out)]) == 0
     plan = capsys.readouterr().err
-    assert "8:48  pretrain cifar10-moco-resnet18-800epochs-seed0" in plan
+    assert "9:20  pretrain cifar10-moco-resnet18-800epochs-seed0" in plan
     assert not out.exists()
 
 

@@ -24,8 +24,8 @@ from muc.search import draw_trials, labelled, pick
 from muc.storage import read_json
 
 AC = "alignment_calibration"
-SECONDS_PER_EPOCH = {"simclr": 0.95, "moco": 0.66, "clip": 1.55}
-"""Of 45,000 images by a ResNet-18 on one H200 (results/engine/train_speed.json); clip's of 20,000 pairs of 64 px."""
+SECONDS_PER_EPOCH = {"simclr": 0.98, "moco": 0.7, "clip": 1.55}
+"""Of 45,000 images by a ResNet-18 in whole trainings on one H200 (docs/speed.md); clip's of 20,000 pairs of 64 px."""
 RELATIVE_COST = {"resnet18": 1.0, "resnet34": 1.74, "resnet50": 3.49, "resnet101": 5.6, "resnet152": 7.97}
 """Measured likewise (results/engine/time-memory.json)."""
 TIMED_IMAGES = 45_000
@@ -174,7 +174,8 @@ class Trial:
             else:
                 runs.pretrain_run(self.settings, run.path, self.options.runtime)
 
-        seconds = self.settings.optimisation.epochs * self.epoch_seconds()
+        epochs = self.settings.optimisation.epochs
+        seconds = share_left(run, epochs) * epochs * self.epoch_seconds()
         return Step(f"pretrain {run.path.name}", seconds, lambda: run.done, work)
 
     def serve(self, label: str) -> Step:
@@ -193,7 +194,9 @@ class Trial:
         def done() -> bool:
             return self.is_settled(label) and self.chosen(label).done
 
-        seconds = count * (self.method_seconds(own) + (JUDGING_SECONDS if count > 1 else 0.0))
+        tried = [RunFolder(self.folder / name) for _, name in labelled([own] * count, label)]
+        left = sum(share_left(run, self.epochs(own)) for run in (tried if count > 1 else [self.chosen(label)]))
+        seconds = left * self.method_seconds(own) + (count * JUDGING_SECONDS if count > 1 else 0.0)
         return Step(f"{label} ×{count} for {self.folder.name}", seconds, done, work)
 
     def _serve(self, label: str, method: Method) -> RunFolder:
@@ -224,9 +227,16 @@ class Trial:
         images = paper.TRAINING_IMAGES.get(data, TIMED_IMAGES)
         return SECONDS_PER_EPOCH[model.algorithm] * RELATIVE_COST.get(model.architecture, 1.0) * images / TIMED_IMAGES
 
+    def epochs(self, method: Method) -> int:
+        return method.epochs or self.settings.optimisation.epochs
+
     def method_seconds(self, method: Method) -> float:
-        epochs = method.epochs or self.settings.optimisation.epochs
-        return epochs * share_passed(method, self.fraction) * self.epoch_seconds() + START_SECONDS
+        return self.epochs(method) * share_passed(method, self.fraction) * self.epoch_seconds() + START_SECONDS
+
+
+def share_left(run: RunFolder, epochs: int) -> float:
+    """Of a training that may have been cut off. What it had not saved, a minute at most, is not counted."""
+    return 0.0 if run.done else 1 - min(len(run.metrics()), epochs) / epochs
 
 
 def share_passed(method: Method | type[Method], fraction: float) -> float:
