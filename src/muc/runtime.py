@@ -18,6 +18,7 @@ from muc.errors import UserError
 from muc.models.contract import set_fast
 from muc.models.lane import side_stream
 
+CACHED_PIXELS = 64 * 32**2
 M = TypeVar("M", bound=torch.nn.Module)
 
 
@@ -64,14 +65,17 @@ class Runtime:
     def place(self, model: M) -> M:
         """The model on the device, in the memory format that its convolutions are fastest in."""
         model = model.to(self.device)
-        if self.on_gpu:
-            cast(Any, model).to(memory_format=torch.channels_last)
+        cast(Any, model).to(memory_format=torch.channels_last)
         set_fast(model, self.kernels and not self.compiles)
         return model
 
     def as_input(self, images: torch.Tensor) -> torch.Tensor:
         """Images as the placed model takes them."""
-        return images.contiguous(memory_format=torch.channels_last) if self.on_gpu else images
+        return images.contiguous(memory_format=torch.channels_last)
+
+    def pieces(self, images: Tensor) -> tuple[Tensor, ...]:
+        """On CPU, so few images at once that what a layer writes is still in the cache when the next one reads it."""
+        return (images,) if self.on_gpu else images.split(max(1, CACHED_PIXELS // images[0, 0].numel()))
 
     def transform(self, images: Tensor, parameters: ViewParameters, size: int, views: config.Views) -> Tensor:
         """augment.transform, in one kernel where there is one."""

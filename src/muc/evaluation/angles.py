@@ -5,10 +5,8 @@ import torch
 from scipy.special import ive
 from torch import Tensor
 
-from muc.augment import plain
 from muc.data.files import Pixels
-from muc.evaluation.chunks import chunks
-from muc.evaluation.features import chunk_size
+from muc.evaluation.features import embed
 from muc.models import ContrastiveModel
 from muc.runtime import Runtime
 
@@ -17,14 +15,9 @@ EVEN = float(np.log(ive(0, 4)))
 """Wang and Isola's uniformity of a perfectly even spread over the circle, about -1.575: no spread is below."""
 
 
-@torch.inference_mode()
 def projected_angles(model: ContrastiveModel, pixels: Pixels | Tensor, runtime: Runtime) -> np.ndarray:
     """(n, c, h, w) uint8 -> (n,) arctan2 of what the contrastive loss compares, which has two dimensions."""
-    made = []
-    for part in chunks(pixels, chunk_size(pixels), runtime):
-        with runtime.autocast():
-            made.append(model.projected(runtime.as_input(plain(part))).float())
-    x, y = torch.cat(made).unbind(dim=1)
+    x, y = embed(model, pixels, runtime, projected=True).unbind(dim=1)
     return torch.atan2(y, x).double().cpu().numpy()
 
 

@@ -16,10 +16,10 @@ LARGE = 64  # pixels; of images with longer sides, fewer go through the model at
 
 
 @torch.inference_mode()
-def embed(model: ContrastiveModel, pixels: Pixels | Tensor, runtime: Runtime) -> Tensor:
-    """(n, c, h, w) uint8, wherever they are -> (n, d) backbone features in evaluation mode."""
+def embed(model: ContrastiveModel, pixels: Pixels | Tensor, runtime: Runtime, projected: bool = False) -> Tensor:
+    """(n, c, h, w) uint8, wherever they are -> (n, d) backbone features, or what the contrastive loss compares."""
     parts = chunks(pixels, chunk_size(pixels), runtime)
-    return torch.cat([_features(model, runtime.as_input(augment.plain(part)), runtime) for part in parts])
+    return torch.cat([_features(model, runtime.as_input(augment.plain(part)), runtime, projected) for part in parts])
 
 
 @torch.inference_mode()
@@ -71,5 +71,6 @@ def chunk_size(pixels: Pixels | Tensor) -> int:
 
 
 def _features(model: ContrastiveModel, images: Tensor, runtime: Runtime, projected: bool = False) -> Tensor:
+    embedding = model.projected if projected else model.features
     with runtime.autocast():
-        return (model.projected(images) if projected else model.features(images)).float()
+        return torch.cat([embedding(piece).float() for piece in runtime.pieces(images)])

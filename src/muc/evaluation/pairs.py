@@ -10,13 +10,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from muc.audit.look import Look, summarise
-from muc.augment import plain
 from muc.data import ImageSet
 from muc.data.captions import tokenise_captions
 from muc.data.files import Pixels, select
 from muc.evaluation import membership
-from muc.evaluation.chunks import chunks
-from muc.evaluation.features import chunk_size
+from muc.evaluation.features import embed
 from muc.evaluation.retrieval import prompts, retrieval, zero_shot
 from muc.evaluation.white_box import MEMBERS, to_millionths
 from muc.models import CLIP
@@ -124,14 +122,9 @@ def embed_pairs(model: CLIP, pixels: Pixels | Tensor, captions: Sequence[Sequenc
     return Embedded(embed_images(model, pixels, runtime), embed_texts(model, found.tokens, runtime), owner)
 
 
-@torch.inference_mode()
 def embed_images(model: CLIP, pixels: Pixels | Tensor, runtime: Runtime) -> Tensor:
     """(n, c, h, w) uint8, wherever they are -> (n, p) unit vectors."""
-    made = []
-    for part in chunks(pixels, chunk_size(pixels), runtime):
-        with runtime.autocast():
-            made.append(normalize(model.projected(runtime.as_input(plain(part))).float(), dim=-1))
-    return torch.cat(made)
+    return normalize(embed(model, pixels, runtime, projected=True), dim=-1)
 
 
 @torch.inference_mode()
