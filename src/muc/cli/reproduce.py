@@ -78,6 +78,8 @@ def reproduce(argv: Sequence[str]) -> None:
     criterion = flags.criterion or Options.criterion
     folder = name if criterion == Options.criterion else f"{name}-by-{criterion}"
     recipe, out = find_recipe(name), everything / folder
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file, where the folder of this table would be; give another --out")
     refuse_unread(name, recipe, {option: getattr(flags, option) for option in READ})
     if flags.criterion is not None:
         check_name("criterion", criterion, CRITERIA)

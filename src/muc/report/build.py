@@ -5,7 +5,9 @@ from typing import Any
 
 from muc.errors import UserError
 from muc.report import render
+from muc.report.group import compare
 from muc.report.page import page
+from muc.report.summary import summarise
 from muc.report.tables import all_tables
 from muc.storage import write_json, write_text
 
@@ -31,7 +33,9 @@ def write_report(
     text = page(records, title, looks, thumbnails)  # everything is made before anything is written
     made = all_tables(records)
     write_json(out / RESULTS, records)
-    write_text(out / MARKDOWN, f"# {render.markdown_text(title)}\n\n" + "\n".join(map(render.markdown, made)))
+    said = [line for comparison in compare(records) for line in summarise(comparison).lines()]
+    head = "\n\n".join(map(render.markdown_text, said))
+    write_text(out / MARKDOWN, f"# {render.markdown_text(title)}\n\n{head}\n\n" + "\n".join(map(render.markdown, made)))
     write_text(out / LATEX, LATEX_HEAD + "\n".join(map(render.latex, made)))
     write_text(out / PAGE, text)
     return out / PAGE

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from muc.report.group import Comparison, Entry, Stat, stat
 from muc.report.noise import Noise, lead_of, noise_of
+from muc.report.ranks import ranks
 from muc.report.tables import number
 from muc.report.words import entry_name, listing, minutes, points, seed_count, setting_name, signed
 
@@ -27,6 +28,10 @@ class Summary:
     heading: str
     tiles: list[Tile]
     paragraphs: list[str]
+
+    def lines(self) -> list[str]:
+        """For a text without headings; nothing of the tiles is missing in the sentences."""
+        return [f"{self.heading}: {self.paragraphs[0]}", *self.paragraphs[1:]]
 
 
 def summarise(comparison: Comparison) -> Summary:
@@ -145,14 +150,12 @@ def _against_chance(ranked: list[Entry], gap: Stat, noise: Noise | None) -> list
 
 def _calibration(ranked: list[Entry]) -> list[str]:
     """The paper's own method gets no silence when it does not win."""
-    place = next((i for i, e in enumerate(ranked) if e.method == "alignment_calibration"), None)
-    if not place:
+    gaps = {i: gap.mean for i, e in enumerate(ranked) if (gap := e.gap("AG"))}
+    places = [(place, gaps[i]) for i, place in ranks(gaps).items() if ranked[i].method == "alignment_calibration"]
+    place, gap = min(places, default=(1, 0.0))
+    if place == 1:
         return []
-    gap = ranked[place].gap("AG")
-    assert gap is not None
-    return [
-        f"Alignment Calibration, the paper's method, is not the closest here: number {place + 1} at {gap.mean:.2f}."
-    ]
+    return [f"Alignment Calibration, the paper's method, is not the closest here: number {place} at {gap:.2f}."]
 
 
 def _without_decisions(c: Comparison, noise: Noise | None) -> list[str]:

@@ -34,6 +34,7 @@ class Choice:
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
     """All trials of every search, what each was worth on validation data, and the winner; nothing without a search."""
     searched = [(t, n) for t in trials for n in names if t.tried(n)]
+    (out / CHOICES).unlink(missing_ok=True)  # an earlier search's is not of this table
     if searched:
         values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
         write_json(out / CHOICES, values)
@@ -73,11 +74,14 @@ def read_choices(paths: Iterable[Path]) -> tuple[Choice, ...]:
         choices = read_object(path, "choices")["choices"]
         if not isinstance(choices, list):
             raise UserError(f"the choices in {path} are {json.dumps(choices)}, not a list; restore the file")
+        if not choices:
+            raise UserError(f"{path} holds no choices, so that nothing would be taken from it; leave it out")
         for number, entry in enumerate(choices, 1):
             try:
                 found.append(_read(entry))
             except (TypeError, KeyError, ValueError, UserError) as error:
-                why = str(error) if isinstance(error, UserError) else repr(error)
+                missing = f"it has no {error}" if isinstance(error, KeyError) else repr(error)
+                why = str(error) if isinstance(error, UserError) else missing
                 raise UserError(f"choice {number} in {path} cannot be used: {why}") from None
     _refuse_contradictions(found)
     return tuple(found)
@@ -123,5 +127,5 @@ def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraini
     data, model = Path(settings.data.name).name, settings.model
     raise UserError(
         f"--recipe has no {name} for {data}, {model.algorithm}, {model.architecture}, {fraction:.0%} to forget; "
-        "add a file that has, or leave the method out with --methods"
+        "add a file that has, or leave out what is missing (--methods, --algorithms)"
     )

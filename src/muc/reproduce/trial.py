@@ -14,12 +14,12 @@ from typing import Any, Self
 from muc import config, opening, paper, runs
 from muc.compare import serve
 from muc.errors import UserError
-from muc.evaluation.records import evaluate_runs
+from muc.evaluation.records import evaluate_runs, kept_record
 from muc.methods import Method
 from muc.methods.recipes import default_method
 from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
-from muc.run_folder import RECORD, RunFolder
+from muc.run_folder import RunFolder
 from muc.search import draw_trials, labelled, pick
 from muc.storage import read_json
 
@@ -140,6 +140,8 @@ class Trial:
             return []
         path = self.placed(name, self.method(name)).path / "search.json"
         found = read_json(path) if path.exists() else []
+        if not isinstance(found, list) or not all(isinstance(trial, dict) and "run" in trial for trial in found):
+            raise UserError(f"{path} is not the record of a search; delete it and run the same command again")
         return found[: self._count(name)] if len(found) >= self._count(name) else []
 
     def _count(self, name: str) -> int:
@@ -167,6 +169,8 @@ class Trial:
 
     def pretrain(self) -> Step:
         run = self.encoder
+        if run.started:
+            self.check_encoder()
 
         def work() -> None:
             if run.started:
@@ -177,6 +181,16 @@ class Trial:
         epochs = self.settings.optimisation.epochs
         seconds = share_left(run, epochs) * epochs * self.epoch_seconds()
         return Step(f"pretrain {run.path.name}", seconds, lambda: run.done, work)
+
+    def check_encoder(self) -> None:
+        """Its name says most of what it is, and a folder can be moved: what counts are its settings."""
+        made, asked = (flattened(without_place(s)) for s in (opening.pretraining_of(self.encoder), self.settings))
+        for key, value in asked.items():
+            if made.get(key) != value:
+                raise UserError(
+                    f"the encoder {self.encoder} was trained with {key} {made.get(key)}, not {value}; "
+                    "move it away or give another --out"
+                )
 
     def serve(self, label: str) -> Step:
         """Serve the request with one method, or a variant of AC: as many settings as asked for, or those that count."""
@@ -215,12 +229,14 @@ class Trial:
         return Step(f"evaluate {self.folder.name}", seconds, lambda: bool(self.records(others)), work)
 
     def records(self, labels: Iterable[str]) -> list[dict[str, Any]]:
-        """Those of the original, Retrain and the chosen run of each label; none unless all are there."""
+        """Those of the original, Retrain and the chosen run of each label; none unless all are there, and of these very
+        models."""
         others = [label for label in labels if label != "retrain"]
-        served = [self.retrain, *map(self.chosen, others)]
-        if not all(map(self.is_settled, others)) or not all((run.path / RECORD).exists() for run in served):
+        judged = [self.encoder, self.retrain, *map(self.chosen, others)]
+        if not all(map(self.is_settled, others)) or not all(run.done for run in judged):
             return []
-        return [record for run in served for record in run.records()]
+        found = [record for run in judged if (record := kept_record(run, self.retrain))]
+        return found if len(found) == len(judged) else []
 
     def epoch_seconds(self) -> float:
         model, data = self.settings.model, self.settings.data.name
@@ -232,6 +248,21 @@ class Trial:
 
     def method_seconds(self, method: Method) -> float:
         return self.epochs(method) * share_passed(method, self.fraction) * self.epoch_seconds() + START_SECONDS
+
+
+def without_place(settings: config.Pretraining) -> config.Pretraining:
+    """Where data lie and how they are read is not what an encoder is."""
+    data = replace(settings.data, name=Path(settings.data.name).name, root=None, stream="auto")
+    return replace(settings, data=data)
+
+
+def flattened(settings: config.Pretraining) -> dict[str, Any]:
+    """{"model queue_size": 4096, ...}"""
+    return {
+        f"{part} {key}".strip(): value
+        for part, values in asdict(settings).items()
+        for key, value in (values if isinstance(values, dict) else {"": values}).items()
+    }
 
 
 def share_left(run: RunFolder, epochs: int) -> float:

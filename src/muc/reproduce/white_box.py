@@ -42,6 +42,8 @@ class WhiteBox(Recipe):
         records = self.found(options)
         searched = [self.trials(algorithm, options)[0] for algorithm in algorithms_for(options, self.known)]
         write_choices(searched, options.methods, out)
+        for earlier in out.glob("gaps*.png"):
+            earlier.unlink()
         for comparison in (compared := compare(records)):
             end = f"-{comparison.setting.algorithm}" if len(compared) > 1 else ""
             if image := gap_chart(comparison):

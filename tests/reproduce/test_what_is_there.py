@@ -1,0 +1,133 @@
+"""What lies in the folder already counts for what it is, not for its name."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muc import search
+from muc.__main__ import main
+from muc.errors import UserError
+from muc.evaluation import records
+from muc.evaluation.gaps import METRICS, gaps
+from muc.report import write_report
+from muc.reproduce.recipe import Options
+from muc.reproduce.trial import Trial, encoder_settings
+
+FLAGS = ["--algorithms", "simclr", "--methods", "finetune", "alignment_calibration", "--smoke"]
+FLAGS += ["--device", "cpu", "--threads", "1"]
+
+
+@pytest.fixture
+def copied(out: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(out, tmp_path / "copied")
+
+
+def first_trial(out: Path, search: int = 2) -> Trial:
+    options = Options(out=out, smoke=True, search=search)
+    return Trial(encoder_settings("cifar10", "simclr", 0, options), 0.1, options)
+
+
+def table(out: Path, *flags: str) -> int:
+    return main(["reproduce", "cifar10-10", "--out", str(out), "--seeds", "0", "--search", "2", *FLAGS, *flags])
+
+
+def test_an_encoder_of_other_settings_is_not_taken(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = first_trial(copied).encoder.path
+    shutil.rmtree(first)
+    shutil.copytree(first.with_name(first.name.replace("seed0", "seed1")), first)
+    assert table(copied) == 2
+    assert "was trained with seed 1, not 0; move it away" in capsys.readouterr().err
+
+
+def test_where_data_lie_does_not_matter(copied: Path) -> None:
+    trial = first_trial(copied)
+    path = trial.encoder.path / "config.json"
+    values = json.loads(path.read_text())
+    values["pretraining"]["data"] |= {"root": "elsewhere", "stream": "on"}
+    path.write_text(json.dumps(values))
+    trial.check_encoder()
+    values["pretraining"]["model"]["temperature"] = 0.3
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"model temperature 0\.3, not 0\.5"):
+        trial.check_encoder()
+
+
+def test_a_record_of_another_model_is_made_again(copied: Path) -> None:
+    """Of the original too, which is judged for this request alone."""
+    trial = first_trial(copied)
+    before = {r["method"]: r["metrics"]["FS"] for r in trial.records(["retrain", "finetune"])}
+    assert list(before) == ["pretrain", "retrain", "finetune"]
+    stale = trial.chosen("finetune").path / "evaluation.json"
+    values = json.loads(stale.read_text())
+    stale.write_text(json.dumps({**values, "model_sha256": "0" * 64, "metrics": {**values["metrics"], "FS": 9.0}}))
+    (trial.retrain.path / "original.json").unlink()
+    assert trial.records(["retrain", "finetune"]) == []
+    assert table(copied) == 0
+    assert {r["method"]: r["metrics"]["FS"] for r in trial.records(["retrain", "finetune"])} == before
+
+
+def test_files_of_an_earlier_table_go(copied: Path) -> None:
+    folder = copied / "cifar10-10"
+    (folder / "gaps-moco.png").touch()
+    assert (folder / "recipe.json").exists()
+    assert table(copied, "--search", "1") == 0
+    assert not (folder / "recipe.json").exists()
+    assert [p.name for p in folder.glob("*.png")] == ["gaps.png"]
+
+
+def test_fewer_trials_are_the_first_ones_of_more(copied: Path) -> None:
+    more = first_trial(copied)
+    path = more.placed("finetune", more.method("finetune")).path / "search.json"
+    trials = json.loads(path.read_text())
+    best = {**trials[0], "run": trials[0]["run"] + "-trial2", **dict.fromkeys(search.CRITERIA, -1.0)}
+    path.write_text(json.dumps([*trials, best]))
+    assert more.tried("finetune") == trials
+    assert len(first_trial(copied, search=3).tried("finetune")) == 3
+    for broken in ("[1, 2]", "{}"):
+        path.write_text(broken)
+        with pytest.raises(UserError, match="not the record of a search"):
+            more.tried("finetune")
+
+
+def test_a_file_in_the_tables_place_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cifar10-10").touch()
+    assert table(tmp_path) == 2
+    assert "is a file, where the folder of this table would be" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["cifar10-10"]
+
+
+def test_a_search_never_looks_at_test_images(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    judge: Callable[..., dict[str, Any]] = records.judge
+
+    def spied(*args: Any, **others: Any) -> dict[str, Any]:
+        looked.append(others.get("held_out", "test"))
+        return judge(*args, **others)
+
+    monkeypatch.setattr(search, "judge", spied)
+    search._judged.clear()
+    trial = first_trial(copied)
+    chosen = [trial.folder / "finetune", trial.folder / "finetune-trial1"]
+    search.pick([type(trial.encoder)(path) for path in chosen], trial.retrain, trial.encoder, None)
+    assert looked == ["validation"] * 3  # Retrain's and the two trials'
+
+
+def test_the_text_says_where_the_papers_method_does_not_win(copied: Path) -> None:
+    found = json.loads((copied / "cifar10-10" / "results.json").read_text())
+
+    def text(away: dict[str, float]) -> str:
+        for record in found:
+            record["metrics"] |= dict.fromkeys(METRICS, 50 + away[record["method"]])
+            record["gaps"] = gaps(record["metrics"], dict.fromkeys(METRICS, 50.0) | {"unlearn_AUC": 0.5})
+        write_report(found, copied / "made")
+        return (copied / "made" / "tables.md").read_text()
+
+    away = {"pretrain": 9.0, "retrain": 0.0, "finetune": 1.0, "alignment_calibration": 2.0}
+    lost = text(away)
+    assert "Alignment Calibration, the paper's method, is not the closest here: number 2 at 2.00." in lost
+    assert "Two Retrains with different seeds are" in lost
+    assert "is not the closest" not in text({**away, "finetune": 2.0})  # a tie
