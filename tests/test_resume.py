@@ -301,6 +301,25 @@ def test_an_interrupted_run_is_not_started_over_by_mistake(
     assert "holds an interrupted run (muc resume continues it)" in complaint(capsys, pretrain)
 
 
+def test_two_processes_do_not_train_one_run(
+    tmp_path: Path, after_one_step: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    pretrain = ["pretrain", "--data", "digits", "--epochs", "1", "--threads", "1", "--out", str(run)]
+    assert main(pretrain) == 130
+    after_one_step.undo()
+    partial = run / f".state.safetensors.x{storage.PARTIAL}"
+    partial.touch()  # the other process is writing it
+    other = storage.Hold(run)
+    other.take()
+    for command in (["resume", str(run)], pretrain, [*pretrain, "--force"]):
+        assert f"another process is working in {run}; wait until it is done" in complaint(capsys, command)
+    assert partial.exists()
+    other.leave()
+    assert main(["resume", str(run)]) == 0
+    assert not partial.exists()
+
+
 def test_a_finished_run_cannot_be_resumed(original: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     before = original.result()
     assert "is finished; there is nothing to resume" in complaint(capsys, ["resume", str(original)])

@@ -22,6 +22,7 @@ from muc.errors import UserError
 from muc.storage import (
     FORMAT_VERSION,
     PARTIAL,
+    Hold,
     load_tensors,
     make_folder,
     plain,
@@ -95,6 +96,8 @@ class RunFolder:
         if self.path.exists() and not self._only_begun():
             if not self.started:
                 raise UserError(f"{self} is not empty and not a run; give another --out")
+            if not self.done:
+                self.refuse_if_busy()
             if not force:
                 state = "a finished run" if self.done else "an interrupted run (muc resume continues it)"
                 raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
@@ -107,6 +110,11 @@ class RunFolder:
             write_json(self.path / "config.json", {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
         except PermissionError:
             raise UserError(f"no permission to write {self}; give another --out") from None
+
+    def refuse_if_busy(self) -> None:
+        hold = Hold(self.path)
+        hold.take()
+        hold.leave()
 
     def _only_begun(self) -> bool:
         """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""

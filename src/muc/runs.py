@@ -37,6 +37,7 @@ from muc.progress import meter
 from muc.restoring import from_dict
 from muc.run_folder import RunFolder, Split
 from muc.runtime import Runtime
+from muc.storage import Hold
 from muc.train import Training
 
 ABOUT = ("epoch", "learning_rate", "seconds", "images_per_second")  # what a line of metrics holds beside the losses
@@ -110,7 +111,6 @@ def resume_run(run: RunFolder) -> RunFolder:
         raise UserError(f"the run {run} is finished; there is nothing to resume")
     if values["kind"] == "import":
         raise UserError(f"the import into {run} was cut off; run the import again with --force")
-    processes.first_only(run.sweep)
     return execute(run)
 
 
@@ -136,10 +136,15 @@ def environment(runtime: Runtime) -> dict[str, Any]:
 
 def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
     """Train what the folder describes, from its last saved state if there is one, and finish it."""
+    hold = Hold(run.path)
+    processes.first_only(hold.take)
     try:
+        processes.first_only(run.sweep)
         return _execute(run, images)
     except (Interrupted, KeyboardInterrupt):
         raise Interrupted(f"muc resume {run}") from None
+    finally:
+        hold.leave()
 
 
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:

@@ -1,6 +1,7 @@
 """The only place for file formats: JSON and safetensors, written whole or not at all, versioned, checksummed."""
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -50,6 +51,31 @@ def prepare_folder(path: Path) -> None:
     make_folder(path)
     with writing(path), tempfile.TemporaryFile(dir=path):
         pass
+
+
+class Hold:
+    """A folder that one process at a time may work in. The folder itself is locked: no file is left behind, and the
+    lock goes with the process, however that ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.handle = folder, -1
+
+    def take(self) -> None:
+        self.handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.leave()
+            raise UserError(
+                f"another process is working in {self.folder}; wait until it is done, or give another --out"
+            ) from None
+        except OSError:
+            pass  # a network's file system that cannot lock folders
+
+    def leave(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+        self.handle = -1
 
 
 @contextmanager

@@ -138,9 +138,8 @@ def test_errata_are_those_of_the_data() -> None:
     assert errata("standard_deviation", "cifar10") == ""
 
 
-@pytest.mark.parametrize("name", ["fs", "classifier-gaps"])
+@pytest.mark.parametrize("name", ["fs", "agp", "sd", "sd-cifar100", "classifier-gaps", "classifier-gaps-cifar100"])
 def test_recipes_from_records_run(name: str, out: Path) -> None:
-    """`agp` and `sd` differ from `fs` in their tables alone."""
     flags = ["--algorithms", "simclr", "--methods", "finetune", "--seeds", "0"]
     assert main(["reproduce", name, "--out", str(out), *flags, *SMOKE]) == 0
     assert {p.name for p in (out / name).iterdir()} == {"report.html", "tables.md", "tables.tex", "results.json"}

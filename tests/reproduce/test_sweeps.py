@@ -12,6 +12,7 @@ import pytest
 
 from muc import config, opening
 from muc.__main__ import main
+from muc.errors import UserError
 from muc.methods import AlignmentCalibration, FineTune
 from muc.report import render
 from muc.report.group import compare
@@ -260,6 +261,12 @@ def test_a_wrong_recipe_is_one_sentence(arguments: list[str], complaint: str, ca
 def test_a_damaged_recipe_is_refused(entry: Any, tmp_path: Path) -> None:
     write_json(tmp_path / "recipe.json", {"format_version": 1, "choices": [entry]})
     with pytest.raises(Exception, match=r"cannot be used"):
+        read_choices([tmp_path / "recipe.json"])
+
+
+def test_a_recipe_without_choices_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "recipe.json", {"format_version": 1, "choices": []})
+    with pytest.raises(UserError, match="holds no choices, so that nothing would be taken from it"):
         read_choices([tmp_path / "recipe.json"])
 
 
