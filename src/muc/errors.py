@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MANY = 20  # names are listed up to here
+MANY = 24  # names are listed up to here
 
 
 class UserError(Exception):

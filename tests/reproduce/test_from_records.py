@@ -111,6 +111,21 @@ def test_classifier_gaps_leave_emia_out() -> None:
     assert (gap.paper, deviation.paper) == ("0.91", "0.46")
 
 
+def test_captions_say_what_chance_makes_of_a_score() -> None:
+    first, second = VALUES["retrain"]
+    for name, apart in (
+        ("fs", f"{abs(first[0] - second[0]):.4f}"),
+        ("classifier-gaps", f"{fmean(abs(a - b) for a, b in zip(first[2:], second[2:], strict=True)):.2f}"),
+    ):
+        assert (
+            f"Two Retrains of different seeds are {apart} (MoCo 10\N{NO-BREAK SPACE}%) apart" in made(name)[0].caption
+        )
+        recipe = find_recipe(name)
+        assert isinstance(recipe, FromRecords)
+        alone = [Found("cifar10", "moco", 0.1, group([record(method, 0) for method in VALUES])[0])]
+        assert "over seeds, as the paper has it" not in recipe.tables(alone)[0].caption
+
+
 def test_a_method_that_one_setting_lacks_leaves_its_cells_empty() -> None:
     records = [record(method, seed) for method in VALUES for seed in (0, 1)]
     fewer = [{**r, "forget_fraction": 0.5} for r in records if r["method"] != "finetune"]

@@ -11,6 +11,7 @@ from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
 from muc.restoring import from_dict
 from muc.run_folder import RunFolder
+from muc.search import CRITERIA
 from muc.storage import FORMAT_VERSION, read_object, write_json
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def evidence(trial: "Trial", name: str) -> dict[str, Any]:
     tried = [
         {
             "method": settings_of(trial.folder / Path(t["run"]).name),
-            **{f"validation_{kind}": t[kind] for kind in dict.fromkeys(("AG", trial.criterion))},
+            **{f"validation_{kind}": t[kind] for kind in CRITERIA if kind in t},
         }
         for t in trial.tried(name)
     ]

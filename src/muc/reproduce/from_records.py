@@ -4,6 +4,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,7 +14,7 @@ from muc.evaluation.gaps import METRICS
 from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
 from muc.report.group import ORDER, Comparison, Entry, compare, stat
 from muc.report.sheet import Sheet, write_sheet
-from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
+from muc.report.words import ALGORITHMS, DATA, listing, method_name, percent, seed_count
 from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.white_box import WhiteBox
 
@@ -126,6 +127,24 @@ def of_means(entry: Entry, score: Score) -> float | None:
         return None
     mine, exact = ({m: fmean(p[side][m] for p in pairs) for m in (*METRICS, "FS")} for side in (0, 1))
     return score(mine, exact)
+
+
+def seeds_note(found: list[Found], score: Score, digits: int) -> str:
+    """For a caption: what stands below a score, and what chance alone makes of it. Nothing with one seed."""
+    apart = [f"{floor:.{digits}f} ({f.name})" for f in found if (floor := floor_of(f.comparison, score)) is not None]
+    if not apart:
+        return ""
+    return (
+        " Below: between means over seeds, as the paper has it. "
+        f"Two Retrains of different seeds are {listing(apart)} apart by the same measure."
+    )
+
+
+def floor_of(comparison: Comparison, score: Score) -> float | None:
+    """Mean over all pairs of Retrains; None where there are not two."""
+    retrain = comparison.entry("retrain")
+    trials = [record["metrics"] for record in retrain.records] if retrain else []
+    return fmean(score(a, b) for a, b in combinations(trials, 2)) if len(trials) > 1 else None
 
 
 def mark_of(comparison: Comparison, entry: Entry, score: Score) -> Mark:

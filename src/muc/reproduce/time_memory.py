@@ -73,7 +73,7 @@ class TimeMemory(Recipe):
         algorithm = algorithms_for(options)[0]
         table = tabulate(measured, " / ".join(dict.fromkeys(e["device"] for e in environments)), algorithm)
         results = {"algorithm": algorithm, "environment": environments[0], "cells": measured}
-        sheet = Sheet(self.heading(options), [CAPTION], results, environments, [table])
+        sheet = Sheet(self.heading(options), [], results, environments, [table])
         return write_sheet(sheet, out), [table]
 
 
