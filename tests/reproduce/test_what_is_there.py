@@ -72,6 +72,7 @@ def test_a_record_of_another_model_is_made_again(copied: Path) -> None:
 
 def test_files_of_an_earlier_table_go(copied: Path) -> None:
     folder = copied / "cifar10-10"
+    assert table(copied) == 0
     (folder / "gaps-moco.png").touch()
     assert (folder / "recipe.json").exists()
     assert table(copied, "--search", "1") == 0
@@ -117,6 +118,7 @@ def test_a_search_never_looks_at_test_images(copied: Path, monkeypatch: pytest.M
 
 
 def test_the_text_says_where_the_papers_method_does_not_win(copied: Path) -> None:
+    assert table(copied, "--seeds", "0", "1") == 0
     found = json.loads((copied / "cifar10-10" / "results.json").read_text())
 
     def text(away: dict[str, float]) -> str:

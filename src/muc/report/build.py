@@ -32,10 +32,10 @@ def write_report(
         raise UserError("there are no evaluation records to report; first: muc evaluate RUN --against RETRAIN_RUN")
     text = page(records, title, looks, thumbnails)  # everything is made before anything is written
     made = all_tables(records)
-    write_json(out / RESULTS, records)
     said = [line for comparison in compare(records) for line in summarise(comparison).lines()]
-    head = "\n\n".join(map(render.markdown_text, said))
-    write_text(out / MARKDOWN, f"# {render.markdown_text(title)}\n\n{head}\n\n" + "\n".join(map(render.markdown, made)))
+    head = "\n\n".join([f"# {render.markdown_text(title)}", *map(render.markdown_text, said)])
+    write_json(out / RESULTS, records)
+    write_text(out / MARKDOWN, f"{head}\n\n" + "\n".join(map(render.markdown, made)))
     write_text(out / LATEX, LATEX_HEAD + "\n".join(map(render.latex, made)))
     write_text(out / PAGE, text)
     return out / PAGE

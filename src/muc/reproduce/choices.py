@@ -35,10 +35,11 @@ class Choice:
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
     """All trials of every search, what each was worth on validation data, and the winner; nothing without a search."""
     searched = [(t, n) for t in trials for n in names if t.tried(n)]
-    (out / CHOICES).unlink(missing_ok=True)  # an earlier search's is not of this table
-    if searched:
-        values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
-        write_json(out / CHOICES, values)
+    if not searched:
+        (out / CHOICES).unlink(missing_ok=True)  # an earlier search's is not of this table
+        return
+    values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
+    write_json(out / CHOICES, values)
 
 
 def evidence(trial: "Trial", name: str) -> dict[str, Any]:

@@ -42,13 +42,16 @@ class WhiteBox(Recipe):
         records = self.found(options)
         searched = [self.trials(algorithm, options)[0] for algorithm in algorithms_for(options, self.known)]
         write_choices(searched, options.methods, out)
-        for earlier in out.glob("gaps*.png"):
-            earlier.unlink()
+        charts = {}
         for comparison in (compared := compare(records)):
             end = f"-{comparison.setting.algorithm}" if len(compared) > 1 else ""
             if image := gap_chart(comparison):
-                with replacing(out / f"gaps{end}.png") as f:
-                    f.write(image)
+                charts[out / f"gaps{end}.png"] = image
+        for path, image in charts.items():
+            with replacing(path) as f:
+                f.write(image)
+        for earlier in set(out.glob("gaps*.png")) - charts.keys():
+            earlier.unlink()
         return write_report(records, out, self.heading(options)), all_tables(records)
 
 
