@@ -98,6 +98,18 @@ def test_a_method_that_the_paper_did_not_time_stands_alone() -> None:
     assert [(c.text, c.paper) for c in row[1:]] == [("1.00", None), ("n/a", None)]
 
 
+def test_a_damaged_cell_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = find_recipe("time-memory")
+    assert isinstance(recipe, TimeMemory)
+    flags = ["--methods", "finetune", "--algorithms", "moco"]
+    runtime = config.Runtime(device="cpu", threads=1)
+    options = Options(smoke=True, methods=("retrain", "finetune"), algorithms=("moco",), runtime=runtime)
+    for path in recipe.cells(options, tmp_path / "time-memory").values():
+        write_json(path, {})
+    assert main(["reproduce", "time-memory", "--out", str(tmp_path), *flags, *SMOKE]) == 2
+    assert "is not a cell that was timed; delete it" in capsys.readouterr().err
+
+
 def test_cells_measured_otherwise_are_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = find_recipe("time-memory")
     assert isinstance(recipe, TimeMemory)

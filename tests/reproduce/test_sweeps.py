@@ -270,6 +270,19 @@ def test_a_recipe_without_choices_is_refused(tmp_path: Path) -> None:
         read_choices([tmp_path / "recipe.json"])
 
 
+@pytest.mark.parametrize(("epochs", "noted"), [("200", False), ("800", True), ("", True)])
+def test_settings_of_other_encoders_are_not_taken_in_silence(
+    epochs: str, noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choices = [{**GOOD, "epochs": 200}]
+    write_json(tmp_path / "recipe.json", {"format_version": 1, "choices": choices})
+    flags = ["--recipe", str(tmp_path / "recipe.json"), "--algorithms", "moco", "--methods", "finetune", "--dry-run"]
+    flags += ["--epochs", epochs] if epochs else []
+    assert main(["reproduce", "cifar10-10", "--out", str(tmp_path), *flags]) == 0
+    said = "--recipe holds settings chosen for encoders of 200 epochs; they serve 800 here"
+    assert (said in capsys.readouterr().err) == noted
+
+
 GOOD = {
     "data": "cifar10",
     "algorithm": "moco",

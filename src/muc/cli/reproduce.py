@@ -59,7 +59,7 @@ def reproduce(argv: Sequence[str]) -> None:
         return
     name = check_name("table or figure", flags.name, RECIPES)
     from muc.report.render import print_terminal
-    from muc.reproduce.choices import read_choices
+    from muc.reproduce.choices import of_other_epochs, read_choices
     from muc.reproduce.recipe import READ, UNIMODAL, Options, carry_out, describe, refuse_unread
     from muc.runtime import Runtime
     from muc.search import CRITERIA
@@ -100,6 +100,8 @@ def reproduce(argv: Sequence[str]) -> None:
     )
     if not flags.dry_run:
         Runtime(flags.runtime)  # a device that is not there is refused before anything is done
+    if note := "" if flags.smoke else of_other_epochs(options.chosen, flags.epochs):
+        say(note)
     steps = recipe.plan(options, out)
     say(describe(steps, flags.smoke))
     if flags.dry_run:

@@ -30,6 +30,8 @@ class Choice:
     architecture: str
     forget_fraction: float
     method: Method
+    epochs: int | None = None
+    """Of those encoders. Settings may be taken for others, but not in silence."""
 
 
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
@@ -96,7 +98,24 @@ def _read(entry: Any) -> Choice:
     where = {key: str(entry[key]) for key in WHERE[:-1]}
     fraction = float(entry["forget_fraction"])
     config.in_range("forget_fraction", fraction, 0, 1)
-    return Choice(**where, forget_fraction=fraction, method=from_dict(kind, method))
+    epochs = entry.get("epochs")
+    return Choice(
+        **where,
+        forget_fraction=fraction,
+        method=from_dict(kind, method),
+        epochs=None if epochs is None else int(epochs),
+    )
+
+
+def of_other_epochs(chosen: Iterable[Choice], asked: int | None) -> str:
+    """What to say where settings were chosen for encoders trained longer or shorter than those that get them."""
+    for choice in chosen:
+        epochs = asked or config.recipe(choice.data, choice.algorithm).optimisation.epochs
+        if choice.epochs not in (None, epochs):
+            return (
+                f"note: --recipe holds settings chosen for encoders of {choice.epochs} epochs; they serve {epochs} here"
+            )
+    return ""
 
 
 def _refuse_contradictions(found: list[Choice]) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from muc import paper
 from muc.config import recipe
 from muc.data import plan_batches
+from muc.errors import UserError
 from muc.methods import METHODS
 from muc.models import build_model
 from muc.opening import optimisation_of
@@ -68,7 +69,7 @@ class TimeMemory(Recipe):
         ]
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
-        measured = [read_json(path) for path in self.cells(options, out).values()]
+        measured = [read_cell(path) for path in self.cells(options, out).values()]
         environments = [cell.pop("environment") for cell in measured]
         algorithm = algorithms_for(options)[0]
         table = tabulate(measured, " / ".join(dict.fromkeys(e["device"] for e in environments)), algorithm)
@@ -120,6 +121,13 @@ def measure(algorithm: str, architecture: str, name: str, options: Options) -> d
         "gpu_memory_gb": None if memory is None else memory / 1e9,
         "environment": environment(runtime),
     }
+
+
+def read_cell(path: Path) -> dict[str, Any]:
+    cell, needed = read_json(path), {"architecture", "method", "time_minutes", "gpu_memory_gb", "environment"}
+    if not isinstance(cell, dict) or not needed <= cell.keys():
+        raise UserError(f"{path} is not a cell that was timed; delete it and run the same command again")
+    return cell
 
 
 def shown(value: float | None) -> str:
