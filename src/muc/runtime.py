@@ -75,7 +75,8 @@ class Runtime:
 
     def pieces(self, images: Tensor) -> tuple[Tensor, ...]:
         """On CPU, so few images at once that what a layer writes is still in the cache when the next one reads it."""
-        return (images,) if self.on_gpu else images.split(max(1, CACHED_PIXELS // images[0, 0].numel()))
+        height, width = images.shape[-2:]
+        return (images,) if self.on_gpu else images.split(max(1, CACHED_PIXELS // (height * width)))
 
     def transform(self, images: Tensor, parameters: ViewParameters, size: int, views: config.Views) -> Tensor:
         """augment.transform, in one kernel where there is one."""

@@ -158,3 +158,13 @@ def test_scores_and_features_are_single_precision_without_gradient() -> None:
     for result in (embed(model, pixels(2), RUNTIME), alignment(model, pixels(2), Views(), RUNTIME, seed=0)):
         assert result.dtype == torch.float32
         assert not result.requires_grad
+
+
+def test_on_a_cpu_images_go_through_the_model_in_pieces_that_stay_in_its_cache() -> None:
+    model = Recorder()
+    n = 64 * 32**2 // 8**2 + 3
+    found = embed(model, pixels(n), RUNTIME)
+    assert torch.allclose(found, torch.cat(model.seen).flatten(1) @ model.map, atol=1e-4)
+    assert [len(seen) for seen in model.seen] == [n - 3, 3]
+    assert embed(model, pixels(0), RUNTIME).shape == (0, 5)
+    assert embed(model, pixels(2), RUNTIME, projected=True).shape == (2, 3)
