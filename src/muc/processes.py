@@ -138,7 +138,8 @@ def norm_of_all(module: Any, x: Tensor) -> Tensor:
     """Batch norm over the rows of all processes."""
     if not module.training:
         return type(module).forward(module, x)
-    wide, dims = x.float(), [d for d in range(x.ndim) if d != 1]
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    dims = [d for d in range(x.ndim) if d != 1]
     shape = [1, -1] + [1] * (x.ndim - 2)
     count = _Summed.apply(wide.new_tensor(float(x.numel() // x.shape[1])))
     mean = _Summed.apply(wide.sum(dims)) / count

@@ -32,17 +32,24 @@ def batch_for(model: ContrastiveModel, third: bool) -> Batch:
     def view(n: int) -> Tensor:
         if model.reads_text:
             return torch.randint(1, 100, (n, 12), generator=generator)
-        return torch.randn(n, 3, SIDE, SIDE, generator=generator)
+        return torch.randn(n, 3, SIDE, SIDE, dtype=torch.float64, generator=generator)
 
     n = RETAIN + FORGET
-    first = torch.randn(n, 3, SIDE, SIDE, generator=generator)
+    first = torch.randn(n, 3, SIDE, SIDE, dtype=torch.float64, generator=generator)
     weight = torch.randn(n, generator=generator) / 10
     return Batch(first, view(n), RETAIN, weight, FORGET / RETAIN, view(FORGET) if third else None)
 
 
+def in_double(model: ContrastiveModel) -> ContrastiveModel:
+    """The encoders: in float32 a ReLU whose input is nearly zero can be on in one process and off in two."""
+    for module in model.children():
+        module.double()
+    return model
+
+
 def step_of(kind: str, method: Method) -> dict[str, Tensor]:
     torch.manual_seed(0)
-    model = build_model(MODELS[kind], 3, SIDE).train()
+    model = in_double(build_model(MODELS[kind], 3, SIDE)).train()
     processes.synchronise(model)
     terms = method.loss(model, batch_for(model, method.third_view))
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}

@@ -49,7 +49,7 @@ def test_values_gradients_and_statistics_are_those_of_one_process(
     largest = max(float(value.abs().max()) for key, value in one.items() if "/gradient." in key)
     for key, value in one.items():
         scale = largest if "/gradient." in key else max(1.0, float(value.abs().max()))
-        torch.testing.assert_close(both[key], value, atol=2e-4 * scale, rtol=0, msg=named(key))
+        torch.testing.assert_close(both[key], value, atol=2e-6 * scale, rtol=0, msg=named(key))
 
 
 def named(key: str) -> Callable[[str], str]:
