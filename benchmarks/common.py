@@ -3,17 +3,14 @@
 import argparse
 import json
 import os
-import platform
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from muc import __version__
+from muc.environment import environment
 from muc.errors import UserError
 from muc.runtime import Runtime
 
@@ -44,13 +41,9 @@ def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path |
     print(table(rows))
     record = {
         "benchmark": name,
-        "device": runtime.describe(),
+        **environment(runtime),
         "cores": len(os.sched_getaffinity(0)),
         "precision": runtime.precision,
-        "muc": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "rows": rows,
     }
     out = out or Path("runs/benchmarks") / f"{name}.json"

@@ -1,7 +1,7 @@
 """A run on disk: a folder that is complete and describes itself.
 
 config.json         what was asked for, fully resolved
-env.json            with what: versions, device
+env.json            with what: commit, versions, device
 split.json          which images were for what, by index
 metrics.jsonl       one line an epoch, while running
 state.safetensors   everything needed to go on (until the run is done)

@@ -2,21 +2,18 @@
 are the same thing."""
 
 import os
-import platform
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from muc import __version__, config, processes
+from muc import config, processes
 from muc.batches import check_paired
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
 from muc.data.feed import bound_by
+from muc.environment import environment
 from muc.errors import Interrupted, UserError
 from muc.flops import matmul_rate, step_flops
 from muc.methods import Method, Retrain
@@ -119,19 +116,6 @@ def begin(run: RunFolder, values: dict[str, Any], split: Split, runtime: config.
     # As resolved, not as asked for: a run that is resumed elsewhere must not go on with other arithmetic unnoticed.
     values = {**values, "runtime": asdict(resolved.resolved_settings())}
     processes.first_only(lambda: run.create(values, environment(resolved), split, force))
-
-
-def environment(runtime: Runtime) -> dict[str, Any]:
-    """With what a result was made."""
-    return {
-        "muc": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "device": runtime.describe(),
-        "processes": processes.world(),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
 
 
 def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:

@@ -15,7 +15,14 @@ from muc.report.summary import Summary, summarise
 from muc.report.tables import Table, tables_of
 from muc.report.words import entry_name, glossary, method_name, setting_name
 
-ENV_LABELS = {"muc": "muc", "python": "Python", "torch": "PyTorch", "platform": "System", "device": "Device"}
+ENV_LABELS = {
+    "muc": "muc",
+    "commit": "Commit",
+    "python": "Python",
+    "torch": "PyTorch",
+    "platform": "System",
+    "device": "Device",
+}
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muc import opening, runs
+from muc import opening
 from muc.data.files import Pixels, select
+from muc.environment import environment
 from muc.evaluation.alignment_gaps import Views
 from muc.evaluation.features import two_views
 from muc.models import ContrastiveModel
@@ -75,7 +76,7 @@ class Opened:
         return np.sort(rows)
 
     def environment(self) -> dict[str, Any]:
-        return runs.environment(self.runtime)
+        return environment(self.runtime)
 
 
 @dataclass(frozen=True)

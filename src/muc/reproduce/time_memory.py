@@ -17,6 +17,7 @@ import numpy as np
 from muc import paper
 from muc.config import recipe
 from muc.data import plan_batches
+from muc.environment import environment
 from muc.errors import UserError
 from muc.methods import METHODS
 from muc.models import build_model
@@ -26,7 +27,6 @@ from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for, computed
 from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS, share_passed
-from muc.runs import environment
 from muc.runtime import Runtime
 from muc.storage import read_json
 from muc.train import Training

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from muc import opening, runs
+from muc import opening
 from muc.data.files import select
+from muc.environment import environment
 from muc.evaluation.angles import EVEN, projected_angles, spread
 from muc.report.cells import Cell, Table, number
 from muc.report.group import stat
@@ -112,7 +113,7 @@ def measure(trial: Trial, models: Mapping[str, RunFolder]) -> dict[str, Any]:
     return {
         "run": str(trial.encoder),
         "seed": trial.settings.seed,
-        "environment": runs.environment(runtime),
+        "environment": environment(runtime),
         "sets": sets,
     }
 
