@@ -18,6 +18,7 @@ from muc.reproduce import find_recipe
 from muc.reproduce.classifier_gaps import Reselected
 from muc.reproduce.from_records import Found, FromRecords, errata
 from muc.reproduce.recipe import Options, carry_out
+from muc.reproduce.scores import Score
 from muc.reproduce.trial import Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.storage import write_json
@@ -70,12 +71,15 @@ def by_seed(method: str, *names: str) -> list[float]:
 def test_forgetting_scores_and_their_gaps() -> None:
     _, rows = made("fs")
     assert list(rows) == ["Retrain", "Fine-tune", "Alignment Calibration"]
-    score, gap = rows["Fine-tune"][1:]
+    score, gap, rank = rows["Fine-tune"][1:]
     assert score.text == f"{0.03:.4f} ± {stdev([0.05, 0.01]):.4f}"
     assert gap.text == f"{fmean([0.02, 0.01]):.4f} ± {stdev([0.02, 0.01]):.4f}"
     assert gap.gap == "of means 0.0050"  # |0.03 - 0.025|
     assert (score.paper, gap.paper) == ("0.0393", "0.0127")
+    assert (rank.text, rank.paper) == ("2", "4")  # of the paper's five; gradient ascent is further off
+    assert [(cell.text, cell.mark) for cell in rows["Alignment Calibration"][2:]][1] == ("1", "")
     assert rows["Alignment Calibration"][2].mark == "best"
+    assert gap.mark == "second"
     assert (rows["Retrain"][1].paper, rows["Retrain"][2].text) == ("0.0266", "–")
 
 
@@ -90,7 +94,22 @@ def test_average_gap_percentage() -> None:
     mine, exact = ([fmean(pair) for pair in zip(*VALUES[m], strict=True)] for m in ("finetune", "retrain"))
     assert cell.gap == f"of means {100 * fmean(abs(m - e) / e for m, e in zip(mine[1:], exact[1:], strict=True)):.2f}"
     assert cell.paper == "3.81"
+    assert (rows["Fine-tune"][2].text, rows["Fine-tune"][2].paper) == ("2", "3")
+    assert [cell.text for cell in rows["Original"][2:]] == ["–"]
     assert "Retrain" not in rows
+
+
+def test_scores_that_look_equal_share_a_rank() -> None:
+    score = Score(lambda mine, exact: mine["FS"] - exact["FS"], 2, lambda _: {})
+    given = {
+        "finetune": 1.004,
+        "neggrad": 1.001,
+        "retrain": 0.0,
+        "pretrain": 0.5,
+        "gradient_ascent": None,
+        "other": 2.0,
+    }
+    assert score.ranked(given) == {"finetune": 1, "neggrad": 1, "other": 3}
 
 
 def test_deviations_stand_beside_the_papers() -> None:
@@ -103,7 +122,8 @@ def test_deviations_stand_beside_the_papers() -> None:
 
 def test_classifier_gaps_leave_emia_out() -> None:
     _, rows = made("classifier-gaps")
-    gap, deviation = rows["Alignment Calibration"][1:]
+    gap, rank, deviation = rows["Alignment Calibration"][1:]
+    assert (rank.text, rank.paper) == ("1", "1")
     values = by_seed("alignment_calibration", "RA", "TA", "UA", "CMIA")
     assert gap.text == f"{fmean(values):.2f} ± {stdev(values):.2f}"
     columns = list(zip(*VALUES["alignment_calibration"], strict=True))[2:]
@@ -135,8 +155,8 @@ def test_a_method_that_one_setting_lacks_leaves_its_cells_empty() -> None:
     (table,) = recipe.tables(found)
     assert {len(row) for row in table.rows} == {len(table.columns)}
     (row,) = [row for row in table.rows if row[0].text == "Fine-tune"]
-    assert [cell.text for cell in row[1:3]] == ["", ""]
-    assert row[3].text.startswith("0.03")
+    assert [cell.text for cell in row[1:4]] == ["", "", ""]
+    assert row[4].text.startswith("0.03")
 
 
 def test_what_is_wrong_in_the_papers_table_is_said_once() -> None:

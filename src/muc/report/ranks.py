@@ -14,9 +14,9 @@ def rank_name(printed: Mapping[str, object]) -> str:
     return "Rank (paper)" if printed else "Rank"
 
 
-def ranks(gaps: Mapping[K, float]) -> dict[K, int]:
-    """1 for the smallest; gaps that look equal in the table (two digits) are."""
-    shown = {key: round(gap, 2) for key, gap in gaps.items()}
+def ranks(gaps: Mapping[K, float], digits: int = 2) -> dict[K, int]:
+    """1 for the smallest; gaps that look equal in the table, which shows so many digits, are."""
+    shown = {key: round(gap, digits) for key, gap in gaps.items()}
     return {key: 1 + sum(other < own for other in shown.values()) for key, own in shown.items()}
 
 

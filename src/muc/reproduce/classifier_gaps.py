@@ -12,17 +12,9 @@ from typing import ClassVar
 from muc.evaluation.gaps import gaps
 from muc.report.cells import NOT_MEANT, Cell, Table
 from muc.report.group import Entry, compare
-from muc.reproduce.from_records import (
-    Found,
-    FromRecords,
-    Metrics,
-    errata,
-    methods_of,
-    rows_of,
-    score_cell,
-    seeds_note,
-)
+from muc.reproduce.from_records import Found, FromRecords, errata, methods_of, rows_of
 from muc.reproduce.recipe import READ, Options, Step
+from muc.reproduce.scores import Metrics, Score
 from muc.reproduce.trial import Trial
 
 METRICS = ("RA", "TA", "UA", "CMIA")
@@ -44,6 +36,9 @@ class ClassifierGaps(FromRecords):
     """Table 14."""
 
     reads: ClassVar = tuple(option for option in READ if option != "criterion")
+    gap: ClassVar = Score(
+        classifier_gap, 2, lambda f: {m: row["avg_gap_cls"] for m, row in f.printed("classifier_level_gap").items()}
+    )
 
     def trials(self, options: Options) -> list[tuple[str, float, list[Reselected]]]:
         """(algorithm, share, one a seed) of every setting."""
@@ -64,21 +59,20 @@ class ClassifierGaps(FromRecords):
 
     def tables(self, found: list[Found]) -> list[Table]:
         def cells(f: Found, entry: Entry) -> list[Cell]:
-            row = f.printed("classifier_level_gap").get(entry.method, {})
-            theirs = row.get("avg_std_cls")
+            theirs = f.printed("classifier_level_gap").get(entry.method, {}).get("avg_std_cls")
             deviation = Cell(_mean_deviation(entry), paper=None if theirs is None else f"{theirs:.2f}")
-            return [score_cell(f, entry, classifier_gap, 2, row.get("avg_gap_cls")), deviation]
+            return [*self.gap.cells(f, entry), deviation]
 
         caption = (
             "Mean gap to Retrain over RA, TA, UA and CMIA; where settings were searched for, they were chosen by this "
-            f"mean on validation images. The smallest is bold.{seeds_note(found, classifier_gap, 2)} "
+            f"mean on validation images. {self.gap.note(found)} "
             f"SD: mean over the four metrics of their deviation over seeds. {errata('classifier_level_gap', self.data)}"
         )
         return [
             Table(
                 title="Average gap without EMIA",
                 caption=caption.strip(),
-                columns=("Method", *(f"{f.name} {what}" for f in found for what in ("AG cls", "SD"))),
+                columns=("Method", *(f"{f.name} {what}" for f in found for what in ("AG cls", "rank", "SD"))),
                 rows=rows_of(found, methods_of(found, "retrain"), cells),
             )
         ]

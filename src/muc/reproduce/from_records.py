@@ -2,25 +2,18 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from muc import paper
-from muc.evaluation.gaps import METRICS
-from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
-from muc.report.group import ORDER, Comparison, Entry, compare, stat
+from muc.report.cells import Cell, Table
+from muc.report.group import ORDER, Comparison, Entry, compare
 from muc.report.sheet import Sheet, write_sheet
-from muc.report.words import ALGORITHMS, DATA, listing, method_name, percent, seed_count
+from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
 from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.white_box import WhiteBox
-
-Metrics = Mapping[str, Any]
-Score = Callable[[Metrics, Metrics], float]
-"""A method's metrics and Retrain's -> how far they are apart in some sense."""
 
 
 @dataclass(frozen=True)
@@ -100,57 +93,6 @@ def rows_of(
         width = max(map(len, made))
         rows.append((Cell(method_name(method)), *(c for own in made for c in own or [Cell("")] * width)))
     return tuple(rows)
-
-
-def score_cell(found: Found, entry: Entry, score: Score, digits: int, printed: float | None) -> Cell:
-    """Mean ± SD of the seeds' scores, that between means over seeds below (the paper's kind); the lowest is marked."""
-    if entry.method == "retrain":
-        return Cell(NOT_MEANT)
-    below = of_means(entry, score)
-    return Cell(
-        number(stat(scores(entry, score)), digits),
-        None if below is None else f"of means {below:.{digits}f}",
-        None if printed is None else f"{printed:.{digits}f}",
-        mark_of(found.comparison, entry, score),
-    )
-
-
-def scores(entry: Entry, score: Score) -> list[float]:
-    """Of each seed."""
-    return [score(r["metrics"], t["metrics"]) for r, t in zip(entry.records, entry.retrains, strict=True) if t]
-
-
-def of_means(entry: Entry, score: Score) -> float | None:
-    """The score of means over seeds, in which chance partly cancels; None with one seed."""
-    pairs = [(r["metrics"], t["metrics"]) for r, t in zip(entry.records, entry.retrains, strict=True) if t]
-    if len(pairs) < 2:
-        return None
-    mine, exact = ({m: fmean(p[side][m] for p in pairs) for m in (*METRICS, "FS")} for side in (0, 1))
-    return score(mine, exact)
-
-
-def seeds_note(found: list[Found], score: Score, digits: int) -> str:
-    """For a caption: what stands below a score, and what chance alone makes of it. Nothing with one seed."""
-    apart = [f"{floor:.{digits}f} ({f.name})" for f in found if (floor := floor_of(f.comparison, score)) is not None]
-    if not apart:
-        return ""
-    return (
-        " Below: between means over seeds, as the paper has it. "
-        f"Two Retrains of different seeds are {listing(apart)} apart by the same measure."
-    )
-
-
-def floor_of(comparison: Comparison, score: Score) -> float | None:
-    """Mean over all pairs of Retrains; None where there are not two."""
-    retrain = comparison.entry("retrain")
-    trials = [record["metrics"] for record in retrain.records] if retrain else []
-    return fmean(score(a, b) for a, b in combinations(trials, 2)) if len(trials) > 1 else None
-
-
-def mark_of(comparison: Comparison, entry: Entry, score: Score) -> Mark:
-    ranked = sorted((e for e in comparison.entries if e.approximate), key=lambda e: fmean(scores(e, score)))
-    places: dict[int, Mark] = {id(e): m for e, m in zip(ranked, ("best", "second"), strict=False)}
-    return places.get(id(entry), "")
 
 
 def errata(table: str, data: str) -> str:

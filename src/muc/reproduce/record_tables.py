@@ -7,16 +7,8 @@ from muc.evaluation.gaps import METRICS, gaps
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Entry
 from muc.report.words import seed_count
-from muc.reproduce.from_records import (
-    Found,
-    FromRecords,
-    Metrics,
-    errata,
-    methods_of,
-    rows_of,
-    score_cell,
-    seeds_note,
-)
+from muc.reproduce.from_records import Found, FromRecords, errata, methods_of, rows_of
+from muc.reproduce.scores import Metrics, Score
 
 
 def fs_gap(metrics: Metrics, retrain: Metrics) -> float:
@@ -31,19 +23,22 @@ def agp(metrics: Metrics, retrain: Metrics) -> float:
 class ForgettingScores(FromRecords):
     """Table 8."""
 
+    gap: ClassVar = Score(
+        fs_gap, 4, lambda f: {m: (row["gaps"] or {}).get("FS") for m, row in f.printed("forgetting_score").items()}
+    )
+
     def tables(self, found: list[Found]) -> list[Table]:
         def cells(f: Found, entry: Entry) -> list[Cell]:
             row = f.printed("forgetting_score").get(entry.method)
-            printed, gap = (row["FS"], (row["gaps"] or {}).get("FS")) if row else (None, None)
-            fs = Cell(number(entry.metric("FS"), 4), paper=None if printed is None else f"{printed:.4f}")
-            return [fs, score_cell(f, entry, fs_gap, 4, gap)]
+            fs = Cell(number(entry.metric("FS"), 4), paper=f"{row['FS']:.4f}" if row else None)
+            return [fs, *self.gap.cells(f, entry)]
 
         return [
             Table(
                 title="Forgetting score and its gap to Retrain",
                 caption="FS: how much less alike two views of an image to forget are than before. The gap is that to "
-                f"Retrain of the same seed; the smallest is bold.{seeds_note(found, fs_gap, 4)}",
-                columns=("Method", *(f"{f.name} {what}" for f in found for what in ("FS", "gap"))),
+                f"Retrain of the same seed. {self.gap.note(found)}",
+                columns=("Method", *(f"{f.name} {what}" for f in found for what in ("FS", "gap", "rank"))),
                 rows=rows_of(found, methods_of(found, "pretrain"), cells),
             )
         ]
@@ -53,17 +48,16 @@ class ForgettingScores(FromRecords):
 class AverageGapPercentage(FromRecords):
     """Table 11."""
 
-    def tables(self, found: list[Found]) -> list[Table]:
-        def cells(f: Found, entry: Entry) -> list[Cell]:
-            return [score_cell(f, entry, agp, 2, f.printed("agp").get(entry.method, {}).get("agp"))]
+    gap: ClassVar = Score(agp, 2, lambda f: {m: row["agp"] for m, row in f.printed("agp").items()})
 
+    def tables(self, found: list[Found]) -> list[Table]:
         return [
             Table(
                 title="Average gap percentage (AGP)",
-                caption="Mean over EMIA, RA, TA, UA and CMIA of the gap to Retrain, in % of Retrain's value; the "
-                f"smallest is bold.{seeds_note(found, agp, 2)}",
-                columns=("Method", *(f.name for f in found)),
-                rows=rows_of(found, methods_of(found, "retrain"), cells),
+                caption="Mean over EMIA, RA, TA, UA and CMIA of the gap to Retrain, in % of Retrain's value. "
+                f"{self.gap.note(found)}",
+                columns=("Method", *(f"{f.name} {what}" for f in found for what in ("AGP", "rank"))),
+                rows=rows_of(found, methods_of(found, "retrain"), self.gap.cells),
             )
         ]
 
