@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "audit": ("muc.cli.audit", "audit", "a data owner's check from outside: plan, start, …, verdict; look"),
     "serve": ("muc.cli.serve", "serve", "answer data owners: the models before and after behind keys"),
     "report": ("muc.cli.judging", "report", "one page with tables and figures of evaluated runs"),
-    "reproduce": ("muc.cli.reproduce", "reproduce", "one of the paper's tables or figures, made again"),
+    "reproduce": ("muc.cli.reproduce", "reproduce", "the paper's tables and figures, made again"),
     "paper": ("muc.cli.judging", "paper", "the paper's numbers and t-tests"),
     "import": ("muc.cli.exchange", "import_", "make a run of your own encoder"),
     "export": ("muc.cli.exchange", "export", "hand an encoder back as safetensors, ONNX or for torchvision"),

@@ -243,6 +243,34 @@ def test_a_dry_run_writes_nothing_and_names_the_cost(tmp_path: Path, capsys: pyt
     assert not out.exists()
 
 
+def test_several_are_made_in_one_go(out: Path, capsys: pytest.CaptureFixture) -> None:
+    """Each as it would be alone: what one of them does not read is not taken for it."""
+    names = ["emia-threshold", "t-tests", "emia-threshold"]
+    flags = ["--out", str(out), "--algorithms", "simclr", "--seeds", "1", "--search", "2", "--epochs", "2", *SMOKE]
+    assert main(["reproduce", *names, *flags]) == 0
+    said = capsys.readouterr().err
+    assert said.count("emia-threshold: EMIA and its threshold") == 1
+    assert "note: t-tests does not read --seeds" in said
+    assert "note: t-tests does not read --search" in said
+    for name in names:
+        assert f"the report: {out / name / 'report.html'}" in said
+    assert "alignment_calibration ×2 for glyphs-simclr-mlp-2epochs-seed1-forget10" in said
+    assert "alignment_calibration-beta8 ×1 for glyphs-simclr-mlp-2epochs-seed11-forget10" in said
+    assert main(["reproduce", *names, *flags, "--dry-run"]) == 0
+    assert {line.split()[0] for line in capsys.readouterr().err.splitlines()} == {"note:", "done"}
+
+
+def test_the_cost_of_everything_counts_each_step_once(capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", "all", "--dry-run"]) == 0
+    *plan, whole = capsys.readouterr().err.splitlines()
+    steps = [line.split(maxsplit=1)[1] for line in plan]
+    assert len(set(steps)) == len(steps)
+    assert all(any(step.startswith(f"pretrain {data}-") for step in steps) for data in ("cifar100", "svhn", "coco64"))
+    seconds = [sum(60**i * int(part) for i, part in enumerate(reversed(line.split()[0].split(":")))) for line in plan]
+    told = sum(60**i * int(part) for i, part in enumerate(reversed(whole.split()[0].split(":"))))
+    assert told == pytest.approx(sum(seconds), abs=len(plan))
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_name_leads_to_its_recipe(name: str) -> None:
     assert find_recipe(name).title
@@ -257,6 +285,9 @@ def test_the_list_names_every_recipe(capsys: pytest.CaptureFixture) -> None:
     ("arguments", "complaint"),
     [
         (["nope"], "unknown table or figure 'nope'; valid: "),
+        (["all", "nope"], "unknown table or figure 'nope'; valid: "),
+        (["all", "--algorithms", "moco", "simclr"], "ablation is made for one algorithm at a time"),
+        (["alpha-beta", "t-tests", "--methods", "finetune"], "alpha-beta and t-tests do not read --methods"),
         ([], "no table or figure was named"),
         (["cifar10-10", "--methods", "magic"], "unknown method 'magic'"),
         (["cifar10-10", "--algorithms", "byol"], "unknown algorithm 'byol'"),

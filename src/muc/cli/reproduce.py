@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -13,13 +13,18 @@ from muc.errors import Interrupted, UserError, check_name
 from muc.methods import METHODS
 from muc.reproduce import RECIPES, find_recipe
 
+if TYPE_CHECKING:
+    from muc.reproduce.choices import Choice
+    from muc.reproduce.recipe import Options, Recipe
+
 REPRODUCED = Path("reproduced")
+ALL = "all"
 
 
 @dataclass(frozen=True)
 class Reproduce:
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")] = ""
-    """Which table or figure; --list shows them."""
+    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")] = ()
+    """Which tables and figures, made one after the other: --list shows them, `all` is all of them."""
     list: bool = False
     """Show what can be reproduced."""
     out: Path | None = None
@@ -49,19 +54,50 @@ class Reproduce:
 
 
 def reproduce(argv: Sequence[str]) -> None:
-    about = "Make one of the paper's tables or figures again, beside the paper's numbers. What is finished is kept."
-    example = "muc reproduce cifar10-10 --algorithms moco --dry-run"
+    about = "Make the paper's tables and figures again, beside the paper's numbers. What is finished is kept."
+    example = "muc reproduce cifar10-10 heatmaps --algorithms moco --dry-run"
     flags = parse(Reproduce, argv, "reproduce", about, example)
-    if flags.list or not flags.name:
+    if flags.list or not flags.names:
         print("\n".join(f"{name:24} {what}" for name, (_, what) in RECIPES.items()))
         if not flags.list:
-            raise UserError("no table or figure was named; give one of those above")
+            raise UserError("no table or figure was named; give one or more of those above, or all")
         return
-    name = check_name("table or figure", flags.name, RECIPES)
+    for name in flags.names:
+        check_name("table or figure", name, (*RECIPES, ALL))
     from muc.report.render import print_terminal
     from muc.reproduce.choices import of_other_epochs, read_choices
-    from muc.reproduce.recipe import READ, UNIMODAL, Options, carry_out, describe, refuse_unread
+    from muc.reproduce.recipe import carry_out, check_read, describe
     from muc.runtime import Runtime
+
+    recipes = {name: find_recipe(name) for name in (RECIPES if ALL in flags.names else flags.names)}
+    notes = check_read(recipes, flags)
+    check_values(flags)
+    chosen = read_choices(flags.recipe)
+    wanted = {name: wanted_of(flags, recipe, chosen) for name, recipe in recipes.items()}
+    folders = {name: folder_of(name, options) for name, options in wanted.items()}
+    if not flags.dry_run:
+        Runtime(flags.runtime)  # a device that is not there is refused before anything is done
+    notes += [] if flags.smoke else of_other_epochs(chosen, flags.epochs)
+    plan = [step for name, recipe in recipes.items() for step in recipe.plan(wanted[name], folders[name])]
+    say("\n".join([*notes, describe(plan, flags.smoke)]))
+    if flags.dry_run:
+        return
+    for name, recipe in recipes.items():
+        if len(recipes) > 1:
+            say(f"{name}: {recipe.title}")
+        try:
+            carry_out(recipe.plan(wanted[name], folders[name]), say)
+        except Interrupted:
+            raise Interrupted(f"muc reproduce {' '.join(argv)}") from None
+        page, tables = recipe.write(wanted[name], folders[name])
+        for table in tables:
+            print_terminal(table)
+        say(f"the report: {page}")
+
+
+def check_values(flags: Reproduce) -> None:
+    """What is wrong whatever is to be made."""
+    from muc.reproduce.recipe import UNIMODAL
     from muc.search import CRITERIA
 
     for given, kind, known in ((flags.methods, "method", METHODS), (flags.algorithms, "algorithm", UNIMODAL)):
@@ -74,43 +110,39 @@ def reproduce(argv: Sequence[str]) -> None:
             config.in_range(flag, number, 1, most)
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
-    everything = flags.out or (REPRODUCED / "smoke" if flags.smoke else REPRODUCED)
-    criterion = flags.criterion or Options.criterion
-    folder = name if criterion == Options.criterion else f"{name}-by-{criterion}"
-    recipe, out = find_recipe(name), everything / folder
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file, where the folder of this table would be; give another --out")
-    refuse_unread(name, recipe, {option: getattr(flags, option) for option in READ})
     if flags.criterion is not None:
-        check_name("criterion", criterion, CRITERIA)
+        check_name("criterion", flags.criterion, CRITERIA)
         if (flags.search or 1) == 1:
-            raise UserError(f"--criterion {criterion} chooses among trials, and there are none; add --search 4")
-    methods = tuple(m for m in METHODS if m in (flags.methods or recipe.default_methods) or m == "retrain")
-    options = Options(
-        out=everything,
-        seeds=flags.seeds or recipe.seeds[: 1 if flags.smoke else None],
-        epochs=flags.epochs,
-        methods=methods,
-        algorithms=flags.algorithms,
-        search=1 if flags.recipe else flags.search or min(recipe.search, 2 if flags.smoke else recipe.search),
-        criterion=criterion,
+            raise UserError(f"--criterion {flags.criterion} chooses among trials, and there are none; add --search 4")
+
+
+def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") -> "Options":
+    """What was asked for, as far as this recipe reads it."""
+    from muc.reproduce.recipe import Options
+
+    def read(option: str, otherwise: Any) -> Any:
+        return (getattr(flags, option) if option in recipe.reads else None) or otherwise
+
+    usual = min(recipe.search, 2) if flags.smoke else recipe.search
+    methods = read("methods", recipe.default_methods)
+    return Options(
+        out=flags.out or (REPRODUCED / "smoke" if flags.smoke else REPRODUCED),
+        seeds=read("seeds", recipe.seeds[: 1 if flags.smoke else None]),
+        epochs=read("epochs", None),
+        methods=tuple(m for m in METHODS if m in methods or m == "retrain"),
+        algorithms=read("algorithms", ()),
+        search=1 if flags.recipe else read("search", usual),
+        criterion=read("criterion", Options.criterion),
         smoke=flags.smoke,
         runtime=flags.runtime,
-        chosen=read_choices(flags.recipe),
+        chosen=read("recipe", ()) and chosen,
     )
-    if not flags.dry_run:
-        Runtime(flags.runtime)  # a device that is not there is refused before anything is done
-    if note := "" if flags.smoke else of_other_epochs(options.chosen, flags.epochs):
-        say(note)
-    steps = recipe.plan(options, out)
-    say(describe(steps, flags.smoke))
-    if flags.dry_run:
-        return
-    try:
-        carry_out(steps, say)
-    except Interrupted:
-        raise Interrupted(f"muc reproduce {' '.join(argv)}") from None
-    page, tables = recipe.write(options, out)
-    for table in tables:
-        print_terminal(table)
-    say(f"the report: {page}")
+
+
+def folder_of(name: str, options: "Options") -> Path:
+    from muc.reproduce.recipe import Options
+
+    folder = options.out / (name if options.criterion == Options.criterion else f"{name}-by-{options.criterion}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, where the folder of this table would be; give another --out")
+    return folder

@@ -107,15 +107,15 @@ def _read(entry: Any) -> Choice:
     )
 
 
-def of_other_epochs(chosen: Iterable[Choice], asked: int | None) -> str:
-    """What to say where settings were chosen for encoders trained longer or shorter than those that get them."""
+def of_other_epochs(chosen: Iterable[Choice], asked: int | None) -> list[str]:
+    """A note where settings were chosen for encoders trained longer or shorter than those that get them."""
     for choice in chosen:
         epochs = asked or config.recipe(choice.data, choice.algorithm).optimisation.epochs
         if choice.epochs not in (None, epochs):
-            return (
+            return [
                 f"note: --recipe holds settings chosen for encoders of {choice.epochs} epochs; they serve {epochs} here"
-            )
-    return ""
+            ]
+    return []
 
 
 def _refuse_contradictions(found: list[Choice]) -> None:

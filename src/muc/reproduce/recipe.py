@@ -1,7 +1,7 @@
 """A recipe: steps that can be planned, skipped and resumed, and what is written when all are done."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from muc.errors import UserError
 from muc.methods import PAPER_METHODS
 from muc.progress import clock
 from muc.report.cells import Table
+from muc.report.words import listing
 from muc.reproduce.choices import Choice
 from muc.storage import write_json
 
@@ -101,18 +102,29 @@ def algorithms_for(options: Options, of_paper: tuple[str, ...] = UNIMODAL) -> tu
     return tuple(name for name in UNIMODAL if name in options.algorithms) or of_paper
 
 
-def refuse_unread(name: str, recipe: Recipe, given: Mapping[str, Sequence[Any] | int | None]) -> None:
-    """What was asked for and would change nothing is not passed over in silence."""
-    for option, value in given.items():
-        if value and option not in recipe.reads:
-            raise UserError(f"{name} does not read --{option}, so that it would change nothing; leave it out")
-    algorithms = given["algorithms"]
-    if recipe.one_algorithm and isinstance(algorithms, Sequence) and len(algorithms) > 1:
-        raise UserError(f"{name} is made for one algorithm at a time; give one of {', '.join(algorithms)}")
+def check_read(recipes: Mapping[str, Recipe], given: object) -> list[str]:
+    """What was asked for and would change nothing is not passed over in silence: refused, or noted where it changes
+    some of several recipes."""
+    notes = []
+    for option in (option for option in READ if getattr(given, option)):
+        without = [name for name, recipe in recipes.items() if option not in recipe.reads]
+        verb = "does" if len(without) == 1 else "do"
+        if len(without) == len(recipes):
+            raise UserError(
+                f"{listing(without)} {verb} not read --{option}, so that it would change nothing; leave it out"
+            )
+        if without:
+            notes.append(f"note: {listing(without)} {verb} not read --{option}")
+    algorithms: tuple[str, ...] = getattr(given, "algorithms", ())
+    for name, recipe in recipes.items():
+        if recipe.one_algorithm and len(algorithms) > 1:
+            raise UserError(f"{name} is made for one algorithm at a time; give one of {', '.join(algorithms)}")
+    return notes
 
 
-def describe(steps: list[Step], smoke: bool = False) -> str:
-    """The plan, and what it costs; nobody knows what a smoke test does."""
+def describe(steps: Iterable[Step], smoke: bool = False) -> str:
+    """The plan, each step once, and what it costs; nobody knows what a smoke test does."""
+    steps = list({step.name: step for step in steps}.values())
     if smoke:
         return "\n".join(f"{'done' if s.done() else 'to do':>8}  {s.name}" for s in steps)
     lines = [f"{'done' if s.done() else clock(s.seconds):>8}  {s.name}" for s in steps]
