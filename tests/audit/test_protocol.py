@@ -752,10 +752,26 @@ def test_a_wrong_port_is_named() -> None:
 def test_who_waits_is_told_why(folder: AuditFolder) -> None:
     said: list[str] = []
     endpoint = HttpEndpoint("http://127.0.0.1:1", "key", httpx.MockTransport(away), lambda _: None, said.append)
-    with pytest.raises(UserError, match="cannot be reached"):
+    with pytest.raises(UserError, match=r"cannot be reached \(ConnectError\); check the address"):
         collect(folder, "before", endpoint)
-    assert said[0] == "http://127.0.0.1:1 cannot be reached (ConnectError); trying again in 1 s (1 of 5)"
+    assert said == ["http://127.0.0.1:1 cannot be reached (ConnectError); trying again in 1 s (1 of 1)"]
+
+
+def test_a_service_that_has_answered_is_waited_for(folder: AuditFolder) -> None:
+    models, said = Models(), list[str]()
+    models.budget = 1000
+    there = service(models)
+
+    def leaving(request: httpx.Request) -> httpx.Response:
+        return away(request) if request.method == "POST" else there.handle_request(request)
+
+    endpoint = HttpEndpoint(
+        "http://127.0.0.1:1", "secret-key", httpx.MockTransport(leaving), lambda _: None, said.append
+    )
+    with pytest.raises(UserError, match=r"cannot be reached \(ConnectError\); what was answered is kept"):
+        collect(folder, "before", endpoint)
     assert len(said) == 5
+    assert said[-1].endswith("trying again in 16 s (5 of 5)")
 
 
 # --- the command line ---

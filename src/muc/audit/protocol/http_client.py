@@ -16,6 +16,8 @@ from muc.restoring import from_dict
 
 PROTOCOL = 1
 ATTEMPTS = 6
+FIRST_ATTEMPTS = 2
+"""Of a service that has never answered: it may have another address."""
 LONGEST_WAIT = 120.0
 """Seconds that a service may ask to wait; beyond, a person should decide."""
 
@@ -35,6 +37,7 @@ class HttpEndpoint:
         self.url, self.sleep, self.tell, self.key_sha256 = url, sleep, tell, digest(key.encode())
         headers = {"Authorization": f"Bearer {key}"}
         self.client = httpx.Client(base_url=url, headers=headers, timeout=60.0, transport=transport)
+        self.answered = False
 
     def about(self, phase: Phase) -> About:
         values = self._ask("GET", "/v1/about")
@@ -93,15 +96,20 @@ class HttpEndpoint:
             except httpx.TransportError as error:
                 trouble = f"cannot be reached ({type(error).__name__})"
             else:
+                self.answered = True
                 if response.status_code not in (429, 502, 503, 504):
                     return self._read(response)
                 trouble = f"is busy ({_sentence(response) or f'status {response.status_code}'})"
                 wait = _retry_after(response, wait)
                 if wait > LONGEST_WAIT:
                     raise UserError(f"{self.url} {trouble} and asks to come back in {wait:.0f} s; collect again then")
-            if attempt + 1 < ATTEMPTS:
-                self.tell(f"{self.url} {trouble}; trying again in {wait:.0f} s ({attempt + 1} of {ATTEMPTS - 1})")
-                self.sleep(wait)
+            attempts = ATTEMPTS if self.answered else FIRST_ATTEMPTS
+            if attempt + 1 == attempts:
+                break
+            self.tell(f"{self.url} {trouble}; trying again in {wait:.0f} s ({attempt + 1} of {attempts - 1})")
+            self.sleep(wait)
+        if not self.answered:
+            raise UserError(f"{self.url} {trouble}; check the address, or run the same command again later")
         raise UserError(f"{self.url} {trouble}; what was answered is kept: run the same command again later")
 
     def _read(self, response: httpx.Response) -> Any:
