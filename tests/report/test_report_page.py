@@ -116,6 +116,13 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert "<script" not in (tmp_path / "tables.md").read_text().replace("\\<", "")
 
 
+def test_a_commit_is_shown_by_its_first_digits(tmp_path: Path) -> None:
+    commits = [f"{i}" * 40 for i in range(2)]
+    made = [record("finetune", env={"commit": commits[0]}), record("neggrad", env={"commit": f"{commits[1]}+"})]
+    page = Page(write_report(made, tmp_path).read_text())
+    assert f"{commits[0][:12]} / {commits[1][:12]}+" in page.text
+
+
 def test_several_settings_are_sections(tmp_path: Path) -> None:
     made = [record("finetune", per_sample=None), record("neggrad", per_sample=None, data="svhn")]
     page = Page(write_report(made, tmp_path).read_text())

@@ -197,11 +197,17 @@ def method_facts(entry: Entry) -> str:
 def environment_facts(records: list[Record]) -> list[tuple[str, str]]:
     """With what the runs were made; several values where they differ."""
     known = [r.get("env") or {} for r in records]
+    known = [{**e, "commit": _short(str(e["commit"]))} if e.get("commit") else e for e in known]
     facts = [(label, _values((e.get(key) for e in known), " / ")) for key, label in ENV_LABELS.items()]
     dates = sorted(str(e["date"])[:10] for e in known if e.get("date"))
     if dates:
         facts.append(("Made", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"))
     return [(label, value) for label, value in facts if value]
+
+
+def _short(commit: str) -> str:
+    """Twelve digits, and whether files had been changed."""
+    return commit[:12] + "+" * commit.endswith("+")
 
 
 def _values(values: Any, between: str = ", ") -> str:
