@@ -3,8 +3,8 @@
 python benchmarks/plot.py results/engine docs/speed.png
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import matplotlib
@@ -27,7 +27,7 @@ def main(results: Path, out: Path) -> None:
             r["rte_minutes"] for r in printed if (r["algorithm"], r["method"]) == (row["algorithm"], "retrain")
         )
         bars += [
-            (f"{name}, the paper (A100)", theirs, "0.75"),
+            (f"{name}, the paper's Retrain", theirs, "0.75"),
             (f"{name}, plain PyTorch loop", row["plain loop s/epoch"] * 800 / 60, "0.55"),
             (f"{name}, muc", row["minutes for 800 epochs"], "#0b6e99"),
         ]
@@ -38,10 +38,14 @@ def main(results: Path, out: Path) -> None:
     axes.invert_yaxis()
     for place, (_, minutes, _) in zip(places, bars, strict=True):
         axes.text(minutes + 1, place, f"{minutes:.0f} min", va="center")
-    axes.set_xlabel(f"minutes for 800 epochs of 45,000 CIFAR-10 images, ResNet-18 ({record['device']} unless said)")
+    axes.set_xlabel(f"minutes, 800 epochs of CIFAR-10, ResNet-18 ({record['device']}; the paper's own GPUs)")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(out, dpi=150)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path)
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    main(args.results, args.out)

@@ -260,6 +260,14 @@ def test_several_are_made_in_one_go(out: Path, capsys: pytest.CaptureFixture) ->
     assert {line.split()[0] for line in capsys.readouterr().err.splitlines()} == {"note:", "done"}
 
 
+def test_a_plan_can_be_made_for_a_device_that_is_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["time-memory", "--device", "cuda:99", "--out", str(tmp_path)]
+    assert main(["reproduce", *flags, "--dry-run"]) == 0
+    assert "time retrain of moco, resnet152" in capsys.readouterr().err
+    assert main(["reproduce", *flags]) == 2
+    assert "'cuda:99' was asked for" in capsys.readouterr().err
+
+
 def test_the_cost_of_everything_counts_each_step_once(capsys: pytest.CaptureFixture) -> None:
     assert main(["reproduce", "all", "--dry-run"]) == 0
     *plan, whole = capsys.readouterr().err.splitlines()

@@ -79,7 +79,7 @@ def plan(argv: Sequence[str]) -> None:
         print_json(vars(found))
         return
     print(f"have deleted      {found.n_forget} of {flags.images} images, drawn at random; hold back {found.n_control}")
-    chance = f"{found.power:.0%} to {found.power_at_best:.0%}"
+    chance = " to ".join(dict.fromkeys(f"{power:.0%}" for power in (found.power, found.power_at_best)))
     print(f"would find        a change as large as {found.reference} with probability {chance}")
     least = found.minimal_effect
     print(

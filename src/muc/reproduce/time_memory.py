@@ -83,7 +83,10 @@ RECIPES = {"time-memory": TimeMemory("Time and memory (the paper's table 15)")}
 
 def measured_with(options: Options) -> str:
     """All that decides over time and memory besides the cell itself, as the name of a folder."""
-    runtime = Runtime(options.runtime)
+    try:
+        runtime = Runtime(options.runtime)
+    except UserError:
+        return "elsewhere"  # a plan for a device that this machine has not: nothing measured by it is here
     parts = [runtime.describe(), runtime.precision, f"compile {runtime.settings.compile}"]
     parts += ["deterministic"] * runtime.settings.deterministic
     name = re.sub(r"[^a-z0-9]+", "-", " ".join(parts).lower())
