@@ -135,6 +135,39 @@ def test_a_lost_secret_is_not_made_anew_in_silence(pair: Pair, keys: KeyFile, al
         pass
 
 
+@pytest.mark.parametrize("text", ["", "ab" * 31, "ab" * 33, "zz" * 32])
+def test_a_damaged_secret_is_not_taken_for_one(pair: Pair, keys: KeyFile, alice: str, text: str) -> None:
+    keys.secret_path.write_text(text)
+    with pytest.raises(UserError, match="secret is missing or damaged"), running(pair, keys):
+        pass
+    with pytest.raises(UserError, match="secret is missing or damaged"):
+        keys.add("bob", 1)
+    assert keys.secret_path.read_text() == text
+    assert [key.name for key in keys.all()] == ["alice"]
+
+
+def test_a_key_is_not_added_under_another_secret_than_those_before(keys: KeyFile, alice: str) -> None:
+    keys.secret_path.unlink()
+    with pytest.raises(UserError, match="secret is missing or damaged"):
+        keys.add("bob", 1)
+    assert not keys.secret_path.exists()
+
+
+def test_a_secret_is_written_whole_or_not_at_all(keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", killed)
+        with pytest.raises(KeyboardInterrupt):
+            keys.add("alice", 1)
+    assert [path.name for path in keys.folder.iterdir()] == ["lock"]
+    keys.add("alice", 1)
+    assert len(keys.secret()) == 32
+    assert stat.S_IMODE(keys.secret_path.stat().st_mode) == 0o600
+    assert {path.name for path in keys.folder.iterdir()} == {"keys.json", "lock", "secret"}
+
+
 def test_rotations_are_orthogonal_and_depend_on_secret_and_key() -> None:
     one, other = b"a" * 32, b"b" * 32
     q = rotation(one, "k1", 50)

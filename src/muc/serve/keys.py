@@ -11,6 +11,7 @@ import fcntl
 import hmac
 import os
 import secrets
+import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -20,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from muc.errors import UserError
-from muc.storage import FORMAT_VERSION, read_object, write_json
+from muc.storage import FORMAT_VERSION, PARTIAL, read_object, write_json
 
 LONGEST_NAME = 64
 MOST_IMAGES = 10**9
+SECRET_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,10 @@ class KeyFile:
             keys = self._read()
             if any(key.name == name and key.revoked is None for key in keys):
                 raise UserError(f"{self.run} has a key named '{name}'; give another --name, or revoke that one first")
-            self._make_secret()
+            if keys or self.secret_path.exists():
+                self.secret()  # a key that cannot be served is not handed out
+            else:
+                self._make_secret()
             self._write([*keys, Key(secrets.token_hex(8), name, _hash(token), budget, 0, _now())])
         return token
 
@@ -135,19 +140,28 @@ class KeyFile:
 
     def secret(self) -> bytes:
         try:
-            return bytes.fromhex(self.secret_path.read_text())
+            found = bytes.fromhex(self.secret_path.read_text())
         except (FileNotFoundError, ValueError):
+            found = b""
+        if len(found) != SECRET_BYTES:
             raise UserError(
                 f"{self.secret_path} is missing or damaged, and no key's vectors can be made again without it; "
                 f"restore it, or remove {self.folder} and add new keys"
-            ) from None
+            )
+        return found
 
     def _make_secret(self) -> None:
-        if not self.secret_path.exists():
-            with open(os.open(self.secret_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as f:
-                f.write(secrets.token_hex(32))
+        """Whole or not at all, under the lock, and from the first moment on for nobody else to read."""
+        handle, partial = tempfile.mkstemp(dir=self.folder, prefix=".secret.", suffix=PARTIAL)  # has mode 0600
+        try:
+            with os.fdopen(handle, "w") as f:
+                f.write(secrets.token_hex(SECRET_BYTES))
                 f.flush()
                 os.fsync(f.fileno())
+            os.replace(partial, self.secret_path)
+        except BaseException:
+            Path(partial).unlink(missing_ok=True)
+            raise
 
     def _read(self) -> list[Key]:
         if not self.path.exists():
