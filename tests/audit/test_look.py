@@ -213,6 +213,12 @@ def test_fewer_than_two_images_are_refused(n: int) -> None:
         look(Endpoint(1), Endpoint(2), owner_images(n), Views())
 
 
+@pytest.mark.parametrize("view_pairs", [0, -1])
+def test_a_look_without_views_is_no_measurement(view_pairs: int) -> None:
+    with pytest.raises(UserError, match=f"--view-pairs is {view_pairs}; give a number from 1"):
+        look(Endpoint(1), Endpoint(2), owner_images(), Views(), view_pairs=view_pairs)
+
+
 def test_the_audit_imports_neither_models_nor_training() -> None:
     code = (
         "import sys, muc.audit, muc.audit.look; "
