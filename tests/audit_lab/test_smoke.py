@@ -102,3 +102,10 @@ def test_what_makes_no_sense_is_refused() -> None:
         calibrate(["--pairs", "0"])
     with pytest.raises(UserError, match="--images is 2; give a number from 4"):
         redteam(["--images", "2"])
+
+
+def test_a_seed_that_is_none_is_noticed_before_the_work(tmp_path: Path) -> None:
+    flags = ["--smoke", "--data", "digits", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    with pytest.raises(UserError, match="--seed is -1; give a number from 0"):
+        calibrate([*flags, "--seed", "-1"])
+    assert not list(tmp_path.iterdir())

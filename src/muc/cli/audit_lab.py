@@ -43,6 +43,7 @@ def calibrate(argv: Sequence[str]) -> None:
     flags = parse(Calibrate, argv, "audit calibrate", about, "muc audit calibrate --pairs 20")
     in_range("--pairs", flags.pairs, 1, 10_000)
     in_range("--audits", flags.audits, 1, 1_000_000)
+    in_range("--seed", flags.seed, 0, 2**63)
     from muc.audit_lab import calibrate as lab
     from muc.audit_lab.calibration_report import figure, table
     from muc.audit_lab.encoders import lab_settings, train_encoders
