@@ -1,4 +1,4 @@
-"""The line in front of the models."""
+"""The line in front of a thread."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ from muc.serve.worker import Worker
 
 
 def test_a_full_line_is_refused_at_once_and_moves_on() -> None:
-    worker, go = Worker(waiting=2), threading.Event()
+    worker, go = Worker(2, "test"), threading.Event()
 
     async def crowd() -> list[int | BaseException]:
         jobs = [asyncio.create_task(worker.do(lambda i=i: (go.wait(5), i)[1])) for i in range(3)]
@@ -28,7 +28,7 @@ def test_a_full_line_is_refused_at_once_and_moves_on() -> None:
 
 
 def test_a_job_that_fails_leaves_its_place() -> None:
-    worker = Worker(waiting=0)
+    worker = Worker(0, "test")
 
     async def fail() -> None:
         for _ in range(3):

@@ -40,13 +40,15 @@ def build_app(pair: Pair, keys: KeyFile, limits: Limits | None = None) -> ASGIAp
 
 def inner_app(pair: Pair, keys: KeyFile, limits: Limits) -> FastAPI:
     rotations = Rotations(keys.secret(), pair.dimension)
-    slots, worker = Slots(limits), Worker(limits.waiting)
+    slots, worker = Slots(limits.uploads_per_key, limits.uploads), Worker(limits.waiting, "embed")
+    statistics = Worker(limits.waiting, "judge")
     decoders = ThreadPoolExecutor(2, thread_name_prefix="muc-decode")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         yield
         worker.close()
+        statistics.close()
         decoders.shutdown(cancel_futures=True)
 
     app = FastAPI(
@@ -121,7 +123,7 @@ def inner_app(pair: Pair, keys: KeyFile, limits: Limits) -> FastAPI:
             except UnknownKey:  # revoked while it waited
                 raise unauthorised() from None
 
-    add_judging(app, known, slots, decoders)
+    add_judging(app, known, limits, statistics)
     add_page(app)
     add_error_answers(app)
     return app

@@ -4,7 +4,6 @@ Both are pure functions of what is sent, and a data owner who trusts nobody comp
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Annotated, Any
 
@@ -20,8 +19,10 @@ from muc.audit.verdict import UNCHANGED, same_model
 from muc.errors import UserError
 from muc.serve.answers import errors
 from muc.serve.keys import Key
+from muc.serve.limits import Limits
 from muc.serve.refusal import Refusal
 from muc.serve.slots import Slots
+from muc.serve.worker import Worker
 
 FEWEST, LARGEST = 6, 60
 """Images of one audit by the page; the statistics' time grows with their square."""
@@ -89,16 +90,17 @@ class Judged(BaseModel):
     memory: Remembered | None = Field(None, description="Of the model before; null where nothing was sent to tell.")
 
 
-def add_judging(app: FastAPI, known: Any, slots: Slots, threads: ThreadPoolExecutor) -> None:
-    """`known` lets nobody in without a key; the arithmetic runs on `threads`, a few requests at a time."""
+def add_judging(app: FastAPI, known: Any, limits: Limits, worker: Worker) -> None:
+    """`known` lets nobody in without a key; `worker` computes, and does nothing else that others would wait for."""
     KnownKey = Annotated[Key, Depends(known)]
+    plans, verdicts = Slots(limits.uploads_per_key, limits.uploads), Slots(1, limits.uploads)
 
     @app.get("/v1/plan", responses=errors(401, 422, 429, 503), summary="How to split n images")
     async def planned(
         key: KnownKey, images: Annotated[int, Query(ge=FEWEST, le=LARGEST, description="How many there are.")]
     ) -> Planned:
-        with slots.take(key.id):
-            return await asyncio.get_running_loop().run_in_executor(threads, plan_for, images)
+        with plans.take(key.id):
+            return await worker.do(lambda: plan_for(images))
 
     @app.post(
         "/v1/verdict",
@@ -107,9 +109,9 @@ def add_judging(app: FastAPI, known: Any, slots: Slots, threads: ThreadPoolExecu
         summary="What follows from the matrices",
     )
     async def judged(request: Request, key: KnownKey) -> Judged:
-        with slots.take(key.id):
+        with verdicts.take(key.id):
             matrix = read_matrix(await read_body(request))
-            return await asyncio.get_running_loop().run_in_executor(threads, judge, matrix)
+            return await worker.do(lambda: judge(matrix))
 
 
 async def read_body(request: Request) -> bytes:

@@ -4,21 +4,20 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from muc.serve.limits import Limits
 from muc.serve.refusal import busy
 
 
 class Slots:
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, per_key: int, total: int) -> None:
+        self.per_key, self.total = per_key, total
         self.taken: Counter[str] = Counter()
 
     @contextmanager
     def take(self, key_id: str) -> Generator[None]:
         """Hold one for the key. Only used on the event loop's thread, so nothing comes between check and count."""
-        if self.taken[key_id] >= self.limits.uploads_per_key:
-            raise busy(f"this key has {self.limits.uploads_per_key} requests under way; wait for one to end")
-        if self.taken.total() >= self.limits.uploads:
+        if self.taken[key_id] >= self.per_key:
+            raise busy(f"this key has as many requests under way as it may ({self.per_key}); wait for one to end")
+        if self.taken.total() >= self.total:
             raise busy("the server is busy with other requests; try again later")
         self.taken[key_id] += 1
         try:

@@ -1,4 +1,4 @@
-"""One thread for the models, and a line in front of it that cannot grow without end."""
+"""One thread for what takes long, and a line in front of it that cannot grow without end."""
 
 import asyncio
 import time
@@ -14,17 +14,17 @@ LONGEST_WAIT = 60  # what a client is told at most
 
 
 class Worker:
-    def __init__(self, waiting: int) -> None:
+    def __init__(self, waiting: int, name: str) -> None:
         self.room = waiting + 1  # one is under way
         self.jobs = 0
         self.seconds = 0.0  # the last job took
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="muc-embed")
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix=f"muc-{name}")
 
     async def do(self, job: Callable[[], T]) -> T:
         """The job's result; refused at once where too many are waiting."""
         if self.jobs >= self.room:
             wait = min(LONGEST_WAIT, max(1, ceil(self.jobs * self.seconds)))
-            raise busy("too many requests wait for the model; try again later", wait)
+            raise busy("too many requests wait in line; try again later", wait)
         self.jobs += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self.thread, self._timed, job)
