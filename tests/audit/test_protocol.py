@@ -17,19 +17,19 @@ from PIL import Image
 
 from muc.__main__ import main
 from muc.audit.hold_back import hold_back_test
-from muc.audit.protocol.answers import Collected, read_answers
+from muc.audit.protocol.answers import Collected, read_answers, write_batch
 from muc.audit.protocol.checks import SAME, near_distances
 from muc.audit.protocol.collect import check_endpoint, collect
 from muc.audit.protocol.endpoint import About, Reply
-from muc.audit.protocol.folder import PHASES, AuditFolder, Phase, Terms
+from muc.audit.protocol.folder import PHASES, AuditFolder, ImageRecord, Phase, Terms
 from muc.audit.protocol.http_client import HttpEndpoint
 from muc.audit.protocol.judge import Judgement, judge
 from muc.audit.protocol.matrices import alignment_of, matrices_of
 from muc.audit.protocol.pictures import Pictures, pixel_digest
 from muc.audit.protocol.publish import publish
-from muc.audit.protocol.queries import batch_size, queries
+from muc.audit.protocol.queries import Query, batch_size, queries
 from muc.audit.protocol.signing import load_key, signed
-from muc.audit.protocol.start import start, terms_for
+from muc.audit.protocol.start import _check_images, start, terms_for
 from muc.config import Views
 from muc.errors import UserError
 from muc.report.audit_page import audit_page
@@ -115,6 +115,25 @@ def test_images_that_cannot_be_audited_are_refused(tmp_path: Path, mine: list[Pa
     with pytest.raises(UserError, match="not an empty folder"):
         begin(tmp_path / "full", mine)
     assert not (tmp_path / "a").exists()
+
+
+def test_many_images_are_not_compared_two_by_two() -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        def __hash__(self) -> int:
+            return str.__hash__(self)
+
+    records = [ImageRecord(Name(f"{i}.png"), f"{i:064}") for i in range(300)]
+    _check_images(records)
+    assert compared <= 2 * len(records)
 
 
 # --- what is asked ---
@@ -517,6 +536,36 @@ def test_another_key_within_one_collection_is_refused(folder: AuditFolder) -> No
         assert "secret-key" not in path.read_text()
     found = read_answers(folder, "before", folder.commitment(), folder.secret())
     assert found.key_sha256 == sha256(b"secret-key").hexdigest()
+
+
+def test_a_repeat_of_other_pixels_is_refused_in_whatever_batch_it_comes(folder: AuditFolder) -> None:
+    found = collect(folder, "before", Models())
+    place = next(i for i, query in enumerate(found.queries) if query in found.queries[:i])
+    step = batch_size(len(found.queries), 16)
+    batch = slice(place // step * step, place // step * step + step)
+    digests = found.pixels_sha256[batch]
+    digests[place - batch.start] = "0" * 64
+    key, about = load_key(folder.key_file), Models().about("before")
+    write_batch(folder, key, "before", batch.start, digests, found.vectors[batch], about)
+    with pytest.raises(UserError, match="a repeated question with other pixels than at first"):
+        read_answers(folder, "before", folder.commitment(), folder.secret())
+
+
+def test_every_answer_is_compared_once_however_many_batches_follow(
+    folder: AuditFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect(folder, "before", Models())
+    looked_up, plain = 0, Query.__hash__
+
+    def counting(query: Query) -> int:
+        nonlocal looked_up
+        looked_up += 1
+        return plain(query)
+
+    monkeypatch.setattr(Query, "__hash__", counting)
+    found = read_answers(folder, "before", folder.commitment(), folder.secret())
+    assert len(found.files) > 5
+    assert looked_up <= 2 * len(found.queries)
 
 
 def test_answers_to_two_keys_do_not_pass_for_one_collection(folder: AuditFolder) -> None:

@@ -94,6 +94,7 @@ def read_answers(folder: AuditFolder, phase: Phase, commitment: Commitment, secr
     asked = queries(secret.seed, phase, commitment.terms)
     made: list[np.ndarray] = []
     digests: list[str] = []
+    known: dict[Query, str] = {}
     times: list[str] = []
     files = sorted(folder.answers.glob(f"{phase}-*.json"))
     about: tuple[int, str | None, list[int]] | None = None
@@ -116,7 +117,7 @@ def read_answers(folder: AuditFolder, phase: Phase, commitment: Commitment, secr
         times.append(batch.answered)
         if len(digests) > len(asked):
             raise UserError(f"{path} holds more answers than the audit has questions; restore it from a copy")
-        _check_pictures(asked, digests, path)
+        _check_repeats(asked[batch.first : len(digests)], batch.pixels_sha256, known, path)
     dimension, model, shape = about or (0, None, None)
     vectors = np.concatenate(made) if made else np.zeros((0, dimension), np.float32)
     sides = (shape[0], shape[1]) if shape else None
@@ -134,11 +135,10 @@ def _vectors(batch: Batch, path: Path) -> np.ndarray:
     return vectors
 
 
-def _check_pictures(asked: list[Query], digests: list[str], path: Path) -> None:
-    """A repeat is a repeat only if the same pixels were sent."""
-    first: dict[Query, str] = {}
-    for query, digest in zip(asked, digests, strict=False):
-        if first.setdefault(query, digest) != digest:
+def _check_repeats(asked: Sequence[Query], digests: Sequence[str], known: dict[Query, str], path: Path) -> None:
+    """A repeat is a repeat only if the same pixels were sent. `known`: by the batches before; these are added."""
+    for query, digest in zip(asked, digests, strict=True):
+        if known.setdefault(query, digest) != digest:
             raise UserError(f"{path} holds a repeated question with other pixels than at first; start another audit")
 
 

@@ -1,6 +1,7 @@
 """Beginning an audit: draw the split, keep it secret, and publish a hash of it that nobody can take back."""
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,7 +95,6 @@ def _check_images(records: list[ImageRecord]) -> None:
         seen[image.sha256] = image.name
         if image.name.splitlines() != [image.name]:
             raise UserError(f"the file name {image.name!r} holds a line break; rename the file")
-    names = [image.name for image in records]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(image.name for image in records).items():
+        if count > 1:
             raise UserError(f"two images are called '{name}'; rename one, so that the request can tell them apart")
