@@ -1,29 +1,23 @@
 """The protocol over HTTP."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from muc import __version__
-from muc.serve.answers import ERRORS, add_error_answers, errors, over_budget, unauthorised
+from muc.serve.answers import add_error_answers, unauthorised
+from muc.serve.embedding import add_about, add_embedding
 from muc.serve.judging import add_judging
-from muc.serve.keys import Key, KeyFile, OverBudget, UnknownKey
+from muc.serve.keys import Key, KeyFile, UnknownKey
 from muc.serve.limits import Limits
-from muc.serve.pair import Pair, Which
-from muc.serve.refusal import Refusal
-from muc.serve.rotation import Rotations
-from muc.serve.schemas import PROTOCOL, About, Budget, Embedded, Hashes, Input, RequestLimits
+from muc.serve.pair import Pair
 from muc.serve.security import SecurityHeaders
-from muc.serve.slots import Slots
 from muc.serve.static import add_page
-from muc.serve.upload import read_upload
 from muc.serve.worker import Worker
 
 DESCRIPTION = """\
@@ -39,15 +33,13 @@ def build_app(pair: Pair, keys: KeyFile, limits: Limits | None = None) -> ASGIAp
 
 
 def inner_app(pair: Pair, keys: KeyFile, limits: Limits) -> FastAPI:
-    rotations = Rotations(keys.secret(), pair.dimension)
-    slots, worker = Slots(limits.uploads_per_key, limits.uploads), Worker(limits.waiting, "embed")
-    statistics = Worker(limits.waiting, "judge")
+    models, statistics = Worker(limits.waiting, "embed"), Worker(limits.waiting, "judge")
     decoders = ThreadPoolExecutor(2, thread_name_prefix="muc-decode")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         yield
-        worker.close()
+        models.close()
         statistics.close()
         decoders.shutdown(cancel_futures=True)
 
@@ -60,6 +52,17 @@ def inner_app(pair: Pair, keys: KeyFile, limits: Limits) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    known = known_by(keys)
+    add_about(app, known, pair, limits)
+    add_embedding(app, known, pair, keys, limits, models, decoders)
+    add_judging(app, known, limits, statistics)
+    add_page(app)
+    add_error_answers(app)
+    return app
+
+
+def known_by(keys: KeyFile) -> Callable[..., Awaitable[Key]]:
+    """What routes depend on that let nobody in without a key."""
     bearer = HTTPBearer(auto_error=False, description="The key that the model owner gave you.")
 
     async def known(shown: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> Key:
@@ -70,74 +73,4 @@ def inner_app(pair: Pair, keys: KeyFile, limits: Limits) -> FastAPI:
         except UnknownKey:
             raise unauthorised() from None
 
-    KnownKey = Annotated[Key, Depends(known)]
-
-    @app.get("/v1/about", responses=errors(401, 503), summary="What is served, and what is left of the budget")
-    async def about(key: KnownKey) -> About:
-        channels, size = pair.shape
-        return About(
-            protocol=PROTOCOL,
-            input=Input(channels=channels, size=size),
-            models=Hashes(**pair.sha256),
-            dimension=pair.dimension,
-            limits=RequestLimits(
-                images_per_request=limits.images_per_request,
-                bytes_per_image=limits.bytes_per_image,
-                pixels_per_image=limits.pixels_per_image,
-            ),
-            budget=Budget(total=key.budget, left=key.left),
-            views=pair.views,
-        )
-
-    @app.post(
-        "/v1/embed",
-        response_model=Embedded,
-        responses=errors(*ERRORS),
-        openapi_extra={"requestBody": form_of(limits)},
-        summary="Vectors of 1 to 64 images",
-    )
-    async def embed(
-        request: Request, key: KnownKey, model: Annotated[Which, Query(description="Which of the two models.")]
-    ) -> Response:
-        if key.left < 1:
-            raise over_budget(0)
-        with slots.take(key.id):
-            pixels = await read_upload(request, pair.shape, limits, decoders)
-
-            def job() -> bytes:
-                """On the one thread for models: nothing else spends between the check and the charge."""
-                keys.check(key.id, len(pixels))
-                unit = pair.embed(model, pixels)
-                if not np.isfinite(unit).all():
-                    number = int(np.argmin(np.isfinite(unit).all(axis=1))) + 1
-                    raise Refusal(422, f"the model has no finite vector for image {number}; leave it out")
-                text = json_rows(rotations.apply(key.id, unit))
-                left = keys.charge(key.id, len(pixels))  # last: whatever fails before costs nothing
-                start = f'{{"model": "{model}", "model_sha256": "{pair.sha256[model]}", "vectors": '
-                return f'{start}{text}, "budget_left": {left}}}'.encode()
-
-            try:
-                return Response(await worker.do(job), media_type="application/json")
-            except OverBudget as error:
-                raise over_budget(error.left) from None
-            except UnknownKey:  # revoked while it waited
-                raise unauthorised() from None
-
-    add_judging(app, known, limits, statistics)
-    add_page(app)
-    add_error_answers(app)
-    return app
-
-
-def json_rows(vectors: np.ndarray) -> str:
-    """JSON with seven digits, as many as float32 holds. By hand: the general way takes many times as long."""
-    return "[" + ", ".join("[" + ", ".join(map("%.7g".__mod__, row)) + "]" for row in vectors.tolist()) + "]"
-
-
-def form_of(limits: Limits) -> dict[str, Any]:
-    """The body's description: it is read as it arrives, so FastAPI cannot know it."""
-    item = {"type": "string", "format": "binary", "description": "A PNG or JPEG file."}
-    images = {"type": "array", "items": item, "minItems": 1, "maxItems": limits.images_per_request}
-    schema = {"type": "object", "required": ["images"], "properties": {"images": images}, "additionalProperties": False}
-    encoding = {"images": {"contentType": "image/png, image/jpeg"}}
-    return {"required": True, "content": {"multipart/form-data": {"schema": schema, "encoding": encoding}}}
+    return known

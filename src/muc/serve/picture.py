@@ -1,12 +1,10 @@
 """One uploaded file to pixels. What it is, and what it would cost to decode, is found out from its bytes first."""
 
 from io import BytesIO
-from typing import Any, cast
 
 import numpy as np
 
-from muc.data.files import read_image
-from muc.errors import UserError
+from muc.data.files import decode_image
 from muc.serve.limits import Limits
 from muc.serve.refusal import Refusal
 
@@ -16,7 +14,7 @@ MOST_SCANS = 64  # of a JPEG; usual are 1 to 14, and every one is a pass over al
 
 
 def decode_picture(data: bytes, number: int, shape: tuple[int, int], limits: Limits) -> np.ndarray:
-    """(channels, side, side) uint8, as read_image makes them from a file. `number` counts from 1, for the sentence."""
+    """(channels, side, side) uint8, as they are made of a file. `number` counts from 1, for the sentence."""
     width, height = _size(data, number)
     if width * height > limits.pixels_per_image:
         raise Refusal(
@@ -24,8 +22,8 @@ def decode_picture(data: bytes, number: int, shape: tuple[int, int], limits: Lim
         )
     channels, side = shape
     try:
-        return read_image(cast(Any, BytesIO(data)), side, channels)  # Pillow opens both paths and files
-    except UserError:  # its sentence is about a path
+        return decode_image(BytesIO(data), side, channels)
+    except ValueError:
         raise _damaged(number) from None
 
 
