@@ -121,3 +121,11 @@ def test_pairs_are_unlearned_with_the_defaults_for_pairs(monkeypatch: pytest.Mon
     api.unlearn(model, replace(images, name="own"), [0, 1])
     assert seen == [default_method("alignment_calibration", "own", "clip")]
     assert seen[0].learning_rate == 2e-4
+
+
+def test_a_single_image_can_be_left_out(images: ImageSet) -> None:
+    seen = muc.pretrain(own_model("simclr"), images, QUICK, leave_out=[5], runtime=ONE_THREAD)
+    other = muc.pretrain(own_model("simclr"), images, QUICK, leave_out=[6], runtime=ONE_THREAD)
+    assert not torch.equal(seen.backbone[1].weight, other.backbone[1].weight)
+    with pytest.raises(muc.UserError, match="at least 2"):
+        muc.unlearn(seen, images, [5], runtime=ONE_THREAD)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch import Tensor
+from torch import Generator, Tensor
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms import functional as tv
 from torchvision.transforms.v2 import functional as tv2
@@ -156,10 +156,15 @@ def test_plain_images_are_normalised_as_by_torchvision(channels: int, mean: list
     torch.testing.assert_close(augment.plain(pixels), expected)
 
 
-def test_random_views_are_drawn_applied_and_normalised() -> None:
+def random_views(pixels: Tensor, size: int, views: Views, drawn_by: Generator) -> Tensor:
+    parameters = augment.draw(len(pixels), pixels.shape[2], pixels.shape[3], views, drawn_by)
+    return augment.transform(pixels, parameters, size, views)
+
+
+def test_views_are_applied_and_then_normalised() -> None:
     pixels = images(5)
-    made = augment.random_views(pixels, 12, Views(), generator(4))
     parameters = augment.draw(5, 16, 16, Views(), generator(4))
+    made = augment.transform(pixels, parameters, 12, Views())
     torch.testing.assert_close(made, augment.normalise(augment.apply(pixels, parameters, 12, Views())), rtol=0, atol=0)
 
 
@@ -167,7 +172,7 @@ def test_random_views_are_drawn_applied_and_normalised() -> None:
 @pytest.mark.parametrize("n", COUNTS)
 def test_the_same_seed_gives_the_same_bits(n: int, channels: int) -> None:
     pixels = images(n, channels)
-    first, again, other = (augment.random_views(pixels, 16, Views(), generator(seed)) for seed in (1, 1, 2))
+    first, again, other = (random_views(pixels, 16, Views(), generator(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first.shape == (n, channels, 16, 16)
@@ -179,7 +184,7 @@ def test_bits_do_not_depend_on_the_number_of_threads() -> None:
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            made.append(augment.random_views(pixels, 32, Views(), generator()))
+            made.append(random_views(pixels, 32, Views(), generator()))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(made[0], made[1])
@@ -304,12 +309,16 @@ def test_an_images_crop_coins_and_factors_are_independent(drawn: ViewParameters)
     assert np.abs(correlation[rest, rest] - np.eye(7)).max() < 4.5 / MANY**0.5
 
 
+def random_shifts(pixels: Tensor, padding: int, flip: float, drawn_by: Generator) -> Tensor:
+    return augment.shift(pixels, augment.draw_shifts(len(pixels), padding, flip, drawn_by))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 @pytest.mark.parametrize("flip", [0.0, 0.5, 1.0])
 def test_random_shifts_are_torchvisions_pad_and_crop(n: int, channels: int, flip: float) -> None:
     pixels = images(n, channels, size=6)
-    made = augment.random_shifts(pixels, padding=2, flip=flip, generator=generator(7))
+    made = random_shifts(pixels, padding=2, flip=flip, drawn_by=generator(7))
     assert made.shape == pixels.shape
     assert made.dtype == torch.uint8
     for image, result in zip(pixels, made, strict=True):
@@ -335,7 +344,7 @@ def test_random_shifts_are_uniform_and_independent_of_the_flip() -> None:
     pixels = torch.zeros(5_000, 3, 5, 5, dtype=torch.uint8)
     pixels[:, 1, 2, 2] = 255
     pixels[:, 0, 2, 3] = 255
-    made = augment.random_shifts(pixels, padding=1, flip=0.5, generator=generator(2))
+    made = random_shifts(pixels, padding=1, flip=0.5, drawn_by=generator(2))
     position = made[:, 1].flatten(1).int().argmax(1)
     flipped = (made[:, 0].flatten(1).int().argmax(1) < position).int()
     cells = torch.stack([position // 5 - 1, position % 5 - 1, flipped], dim=1)
@@ -346,7 +355,7 @@ def test_random_shifts_are_uniform_and_independent_of_the_flip() -> None:
 
 def test_no_padding_and_no_flip_leave_images_alone() -> None:
     pixels = images(4)
-    assert torch.equal(augment.random_shifts(pixels, 0, 0.0, generator()), pixels)
+    assert torch.equal(random_shifts(pixels, 0, 0.0, generator()), pixels)
 
 
 def test_views_that_are_switched_off_leave_only_the_crop() -> None:

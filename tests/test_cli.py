@@ -17,7 +17,8 @@ import torch
 
 import muc
 from muc.__main__ import COMMANDS, main
-from muc.run_folder import RunFolder
+from muc.cli.training import recipe_of
+from muc.run_folder import CONFIG_KEYS, RunFolder
 from muc.storage import read_json, write_json
 
 TINY = ("--data", "digits", "--train-limit", "40", "--batch-size", "20", "--epochs", "1", "--threads", "1")
@@ -446,3 +447,18 @@ def test_runs_are_listed_with_their_state(copied: Path, capsys: pytest.CaptureFi
     table = capsys.readouterr().out
     assert "runs/original-finetune" in table
     assert "corrupt" in table
+
+
+def test_defaults_are_those_of_the_run_and_not_of_the_one_that_is_replaced(tmp_path: Path) -> None:
+    for name, data, algorithm in (("old", "glyphs", "simclr"), ("clip", "glyph-pairs", "clip")):
+        settings = {"pretraining": {"data": {"name": data}, "model": {"algorithm": algorithm}}}
+        others = {"format_version": 1, **dict.fromkeys(CONFIG_KEYS, "")}
+        write_json(tmp_path / name / "config.json", {**others, "kind": "pretrain", **settings})
+    old, clip = str(tmp_path / "old"), str(tmp_path / "clip")
+    for flags in (["--out", old, "--force", clip], [f"--out={old}", clip], [clip, "--out", old]):
+        assert recipe_of(flags) == ("glyph-pairs", "clip")
+
+
+def test_a_demo_needs_a_seed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["demo", "--seeds", "0", "--out", str(tmp_path / "demo")]) == 2
+    assert "seeds is 0" in capsys.readouterr().err

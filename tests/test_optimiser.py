@@ -100,3 +100,11 @@ assert not slow, slow
     environment = {**os.environ, "PYTHONPATH": str(Path(muc.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_state_without_its_momentum_is_not_taken() -> None:
+    optimiser = make_optimiser(network(), Optimisation(), torch.tensor(0.1))
+    saved = optimiser.state()
+    saved.pop("momentum.0")
+    with pytest.raises(KeyError):
+        optimiser.restore(saved)

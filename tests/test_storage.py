@@ -324,3 +324,22 @@ def test_metrics_lose_only_what_will_be_written_again(tmp_path: Path) -> None:
         f.write('{"epoch": 4, "lo')
     run.cut_metrics(2)
     assert run.metrics() == [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.5}]
+
+
+def test_texts_are_kept_as_they_are_and_rows_of_numbers_on_a_line(tmp_path: Path) -> None:
+    values = {"photo [1  2].png": 'a "quoted" [3,  4] and a \\', "scores": [1.5, -2e-7], "[5,  6]": ["[7  8]"]}
+    write_json(tmp_path / "a.json", values)
+    assert json.loads((tmp_path / "a.json").read_text()) == values
+    assert '"scores": [1.5, -2e-07]' in (tmp_path / "a.json").read_text()
+
+
+def test_what_a_user_hides_stays_hidden(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_text(tmp_path / "hidden", "text")
+        os.umask(0o022)
+        write_text(tmp_path / "open", "text")
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("hidden", "open")]
+    assert modes == [0o600, 0o644]

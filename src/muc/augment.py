@@ -178,12 +178,6 @@ def normalise(x: Tensor) -> Tensor:
     return torch.cat(channels, dim=1)
 
 
-def random_views(images: Tensor, size: int, views: Views, generator: Generator) -> Tensor:
-    """(n, c, h, w) uint8 -> (n, c, size, size): one fresh, normalised view of each image."""
-    parameters = draw(len(images), images.shape[2], images.shape[3], views, generator)
-    return transform(images, parameters, size, views)
-
-
 def transform(images: Tensor, parameters: ViewParameters, size: int, views: Views) -> Tensor:
     """Apply and normalise: all of a view's arithmetic, and no random numbers."""
     return normalise(apply(images, parameters, size, views))
@@ -210,11 +204,6 @@ def draw_shifts(n: int, padding: int, flip: float, generator: Generator) -> Shif
     """Draw shifts of up to `padding` pixels, and flips."""
     offset = torch.randint(2 * padding + 1, (2, n, 1), generator=generator, device=generator.device)
     return Shifts(padding, offset, torch.rand(n, 1, generator=generator, device=generator.device) < flip)
-
-
-def random_shifts(images: Tensor, padding: int, flip: float, generator: Generator) -> Tensor:
-    """(n, c, h, w) uint8 -> the same, each image shifted by up to `padding` pixels over black, and maybe flipped."""
-    return shift(images, draw_shifts(len(images), padding, flip, generator))
 
 
 def shift(images: Tensor, shifts: Shifts) -> Tensor:

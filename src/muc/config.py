@@ -185,6 +185,14 @@ class Probe:
     """Random crops of the image padded by this many pixels, drawn anew each epoch."""
     flip: float = 0.5
 
+    def __post_init__(self) -> None:
+        in_range("probe's epochs", self.epochs, 1, 1_000_000)
+        in_range("probe's learning-rate", self.learning_rate, 0, 1000)
+        in_range("probe's momentum", self.momentum, 0, 1)
+        in_range("probe's batch-size", self.batch_size, 1, 1_000_000)
+        in_range("probe's crop-padding", self.crop_padding, 0, 1000)
+        in_range("probe's flip", self.flip, 0, 1)
+
 
 @dataclass(frozen=True)
 class Runtime:

@@ -36,10 +36,9 @@ class Optimiser(ABC):
         return {f"{name}.{i}": tensor for name, slot in self.slots.items() for i, tensor in enumerate(slot)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """What `state` gave, among whatever else there is in `tensors`; nothing is saved of the time before a step."""
+        """What `state` gave, among whatever else there is in `tensors`."""
         for name, tensor in self.state().items():
-            if name in tensors:
-                tensor.copy_(tensors[name])
+            tensor.copy_(tensors[name])
 
 
 class Sgd(Optimiser):

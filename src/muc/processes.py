@@ -57,11 +57,11 @@ def joined() -> Generator[None]:
 
 def first_only(work: Callable[[], Any]) -> None:
     """Done by the first process, while the others wait; where it cannot be done, all stop."""
-    problem: UserError | None = None
+    problem: Exception | None = None
     if rank() == 0:
         try:
             work()
-        except UserError as error:
+        except (UserError, OSError) as error:  # also a full disk: the others must not wait for good
             problem = error
     if anyone(problem is not None):
         raise problem or UserError("the first process could not go on")

@@ -14,7 +14,7 @@ PLAIN = {bool: "true or false", int: "a whole number", float: "a number", str: "
 
 
 def from_dict(kind: type[T], values: Any) -> T:
-    """Rebuild a (nested) settings dataclass from JSON; unknown and missing keys are errors, not guesses."""
+    """Rebuild a (nested) settings dataclass from JSON; unknown keys are errors, missing ones have their defaults."""
     if not isinstance(values, dict):
         raise UserError(f"{kind.__name__} settings should be a JSON object, not {type(values).__name__}")
     hints = get_type_hints(kind)

@@ -159,7 +159,7 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
             raise misfit("saved tensors", run, error) from None
     processes.first_only(lambda: run.cut_metrics(training.epoch))
     flops = step_flops(model, method, plan, images.train.shape[1:]) * plan.steps if runtime.on_gpu else 0
-    rate = matmul_rate(runtime) if runtime.on_gpu else 1.0
+    rate = matmul_rate(runtime) * processes.world() if runtime.on_gpu else 1.0
     runtime.reset_peak_memory()
     title = values["method"]["name"] if "method" in values else f"pretrain {settings.model.algorithm}"
     with meter(title, optimisation.epochs) as progress, events(run, runtime) as log:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,6 +22,8 @@ from muc.errors import UserError
 FORMAT_VERSION = 1
 PARTIAL = ".partial"
 LONGEST_SHOWN = 120  # letters of a path in a sentence
+ROW_OR_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|\[([-\d.,eE\s]+)\]')
+"""Of JSON: a row of numbers (group 1), or a text, in which brackets are what somebody wrote."""
 
 
 @contextmanager
@@ -82,30 +85,46 @@ class Hold:
 def replacing(path: Path) -> Generator[BinaryIO]:
     """Write a file beside `path`, flush it to disk, and only then put it in its place."""
     make_folder(path.parent)
+    partial = path.with_name(f".{path.name}.{token_hex(8)}{PARTIAL}")
     with writing(path):
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL)
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the user's umask forbids
     try:
         with os.fdopen(handle, "wb") as f:
             yield f
             f.flush()
             os.fsync(f.fileno())
-        os.chmod(partial, 0o644)
         with writing(path):
             os.replace(partial, path)
     except BaseException:
-        Path(partial).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+    _flush(path.parent)
+
+
+def _flush(folder: Path) -> None:
+    """A file is safe when its folder's entry is on the disk, too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # a network's file system that cannot do that for folders
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as f:
+        f.write(content)
 
 
 def write_text(path: Path, text: str) -> None:
-    with replacing(path) as f:
-        f.write(text.encode())
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, values: Any) -> None:
     text = json.dumps(_finite(values), indent=1, default=plain, allow_nan=False)
     # Rows of numbers on one line: a file of 20,000 scores stays readable.
-    text = re.sub(r"\[([-\d.,eE\s]+)\]", lambda row: f"[{' '.join(row[1].split())}]", text)
+    text = re.sub(ROW_OR_TEXT, lambda found: found[0] if found[1] is None else f"[{' '.join(found[1].split())}]", text)
     write_text(path, text + "\n")
 
 

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from muc.config import Data
-from muc.data import ImageSet, from_dataset, load_images
+from muc.data import ImageSet, from_dataset, load_images, sources
 from muc.data.glyphs import SCRIPTS
 from muc.data.sources import read_owner_images
 from muc.errors import UserError
@@ -493,3 +493,32 @@ def test_a_set_is_read_once_and_again_when_a_file_was_changed(tmp_path: Path) ->
     again = load_images(Data(name=str(path)))
     assert again.digest != first.digest
     assert again.train.max() == 1
+
+
+def test_an_array_larger_than_memory_is_refused_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "mine.npz", images=GREY, labels=LABELS)
+    monkeypatch.setattr(sources, "memory", lambda: 100)
+    with pytest.raises(UserError, match=r"images\.npy unpacks to 848 bytes, more than this machine's memory"):
+        load(tmp_path / "mine.npz")
+
+
+def test_arrays_are_unpacked_whole_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "PIECE", 7)
+    arrays = {"images": np.asfortranarray(COLOUR), "labels": LABELS, "none": np.zeros((0, 3))}
+    np.savez_compressed(tmp_path / "mine.npz", **arrays)
+    found = sources.read_npz(tmp_path / "mine.npz")
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+
+
+def test_a_link_that_leads_nowhere_is_no_picture(tmp_path: Path) -> None:
+    for kind in ("a", "b"):
+        (tmp_path / kind).mkdir()
+        for i in range(6):
+            Image.fromarray(COLOUR[i].transpose(1, 2, 0)).save(tmp_path / kind / f"{i}.png")
+    whole = load(tmp_path).digest
+    (tmp_path / "a" / ".#lock").symlink_to("nobody@nowhere.1")
+    assert load(tmp_path).digest == whole

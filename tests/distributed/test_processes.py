@@ -12,7 +12,9 @@ from one_step import METHODS_TRIED, MODELS, all_steps
 from safetensors.torch import load_file
 from torch import Tensor
 
+from muc import processes
 from muc.__main__ import main
+from muc.errors import UserError
 from muc.run_folder import RunFolder
 
 HERE = Path(__file__).parent
@@ -111,3 +113,16 @@ def test_other_commands_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["runs"]) == 2
     assert "muc runs is the work of one process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [UserError("no"), OSError(28, "full")])
+def test_the_others_hear_of_whatever_stops_the_first(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(processes, "anyone", lambda answer: told.append(answer) or answer)
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        processes.first_only(fail)
+    assert told == [True]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from muc import augment, config
 from muc.config import Probe
+from muc.errors import UserError
 from muc.evaluation import features
 from muc.evaluation import probe as module
 from muc.evaluation.features import embed
@@ -183,3 +184,12 @@ def test_confidences_are_the_softmax_of_the_true_class() -> None:
     for i, label in enumerate(labels.tolist()):
         assert confidence[i].item() == pytest.approx((scores[i, label] / scores[i].sum()).item(), abs=1e-6)
         assert right[i].item() == (max(range(3), key=lambda c, i=i: float(scores[i, c])) == label)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epochs", 0), ("batch_size", 0), ("learning_rate", float("nan")), ("momentum", 2.0), ("flip", -1.0)],
+)
+def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
+    with pytest.raises(UserError, match=f"probe's {name.replace('_', '-')} is {value}"):
+        config.Probe(**{name: value})

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Sequence
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -150,3 +151,14 @@ def test_the_kernels_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, lambda *a, _f=original, _n=name, **k: (called.add(_n), _f(*a, **k))[1])
     step("moco", METHODS["finetune"](), fast_runtime(), resnet=False)
     assert called == {"train", "convolve", "transform"}
+
+
+@pytest.mark.skipif(not ON_GPU, reason="streams are for GPUs")
+@pytest.mark.parametrize("algorithm", ["simclr", "moco", "clip"])
+def test_a_model_trained_on_a_gpu_can_be_copied(algorithm: str) -> None:
+    """As `muc.unlearn` does with the model that `muc.pretrain` has returned."""
+    trained = training(algorithm, METHODS["retrain"](), Runtime(config.Runtime(device="cuda")), resnet=True)
+    trained.run()
+    copied = deepcopy(trained.model)
+    for name, value in trained.model.state_dict().items():
+        assert torch.equal(copied.state_dict()[name], value)

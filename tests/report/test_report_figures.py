@@ -9,7 +9,7 @@ from PIL import Image
 from report_records import look, record, thumbnails
 
 from muc.errors import UserError
-from muc.report import figures, heatmaps
+from muc.report import canvas, charts, heatmaps
 from muc.report.canvas import plain
 from muc.report.group import compare, stat
 from muc.report.sweep_charts import BLUE, Bars, Panel, _limits
@@ -64,26 +64,26 @@ def test_methods_share_one_scale(drawn: list[Figure]) -> None:
 
 def test_hostile_names_are_drawn_as_text() -> None:
     given = look(2) | {"names": [r"$\frac{", "日本<b>\n"]}
-    assert size(figures.look_figure(given))[0] > 500
+    assert size(heatmaps.look_figure(given))[0] > 500
     assert plain("$x$ 日") == r"\$x\$ ?"
     assert len(plain("a" * 99, 12)) == 12
 
 
 def test_thumbnails_are_checked() -> None:
-    assert size(figures.look_figure(look(3), thumbnails(3)))[0] > 500
+    assert size(heatmaps.look_figure(look(3), thumbnails(3)))[0] > 500
     for channels in (1, 3):
         pixels = heatmaps.open_thumbnails(np.full((2, channels, 4, 5), 7, dtype=np.uint8), 2)
         assert pixels is not None
         assert [p.shape for p in pixels] == [(4, 5, 3)] * 2
     with pytest.raises(UserError, match="2 thumbnails were given for 3 images"):
-        figures.look_figure(look(3), thumbnails(2))
+        heatmaps.look_figure(look(3), thumbnails(2))
     with pytest.raises(UserError, match="thumbnail 2 cannot be read"):
-        figures.look_figure(look(2), [thumbnails(1)[0], b"no image"])
+        heatmaps.look_figure(look(2), [thumbnails(1)[0], b"no image"])
 
 
 def test_looks_at_different_images_do_not_mix() -> None:
     with pytest.raises(UserError, match="different numbers of images"):
-        figures.gap_grid({"a": look(3), "b": look(4)})
+        heatmaps.gap_grid({"a": look(3), "b": look(4)})
 
 
 def test_charts_are_deterministic_png_or_nothing() -> None:
@@ -91,22 +91,17 @@ def test_charts_are_deterministic_png_or_nothing() -> None:
         compare([record("retrain"), record("finetune")])[0],
         compare([record("finetune", per_sample=None)])[0],
     )
-    chart = figures.gap_chart(with_gaps)
+    chart = charts.gap_chart(with_gaps)
     assert chart is not None
-    assert chart == figures.gap_chart(with_gaps)
+    assert chart == charts.gap_chart(with_gaps)
     assert size(chart)[0] > 500
-    assert figures.gap_chart(without) is None
-    assert figures.alignment_histograms(without) is None
-    assert figures.alignment_histograms(with_gaps) is not None
-
-
-def test_loss_curves() -> None:
-    lines = [{"epoch": e, "loss": 1 / e} for e in (1, 2, 3)]
-    assert size(figures.loss_curves({"finetune": lines, "<b>$": lines}))[0] > 500
+    assert charts.gap_chart(without) is None
+    assert charts.alignment_histograms(without) is None
+    assert charts.alignment_histograms(with_gaps) is not None
 
 
 def test_a_data_uri_is_the_picture() -> None:
-    assert figures.data_uri(b"abc") == "data:image/png;base64,YWJj"
+    assert canvas.data_uri(b"abc") == "data:image/png;base64,YWJj"
 
 
 def test_pairs_have_their_captions_as_rows_and_their_images_as_columns(drawn: list[Figure]) -> None:

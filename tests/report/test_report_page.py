@@ -158,7 +158,7 @@ def test_nothing_is_written_when_something_is_wrong(tmp_path: Path) -> None:
 
 def test_reports_import_no_torch() -> None:
     code = (
-        "import sys, muc.report.build, muc.report.figures, muc.paper.t_tests; "
+        "import sys, muc.report.build, muc.report.sheet, muc.report.sweep_charts, muc.paper.t_tests; "
         "print([m for m in ('torch', 'torchvision', 'matplotlib.pyplot') if m in sys.modules])"
     )
     env = {"PYTHONPATH": str(Path(muc.__file__).parents[1]), "HOME": str(Path.home())}

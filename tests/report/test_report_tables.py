@@ -8,6 +8,7 @@ from report_records import CENTRES, record, records
 
 from muc import paper
 from muc.errors import UserError
+from muc.report.group import compare
 from muc.report.tables import Table, all_tables
 
 
@@ -223,3 +224,21 @@ def test_all_rows_are_as_long_as_the_header() -> None:
     for table in all_tables(records(2)):
         assert {len(row) for row in table.rows} == {len(table.columns)}
     assert len(all_tables(records(2))[0].rows) == len(CENTRES)
+
+
+def test_the_original_of_two_requests_counts_for_each() -> None:
+    """Its run is the same, what is known of it is not."""
+    made = [
+        record("pretrain", request_sha256=request, metrics={"UA": accuracy}, method_settings=None)
+        for request, accuracy in (("a", 90.0), ("b", 80.0), ("b", 70.0))
+    ]
+    (comparison,) = compare(made)
+    (original,) = comparison.entries
+    assert [r["metrics"]["UA"] for r in original.records] == [90.0, 70.0]
+
+
+def test_a_record_without_settings_stands_beside_others() -> None:
+    made = [record("finetune", run=str(i)) for i in range(2)]
+    del made[0]["method_settings"]
+    (comparison,) = compare(made)
+    assert len(comparison.entries) == 2

@@ -39,7 +39,7 @@ def look(argv: Sequence[str]) -> None:
     from muc.audit import look as looking
     from muc.data.sources import read_owner_images
     from muc.opening import embedder
-    from muc.report.figures import look_figure
+    from muc.report.heatmaps import look_figure
     from muc.run_folder import RunFolder
     from muc.storage import prepare_folder, replacing, write_json
 

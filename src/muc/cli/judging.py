@@ -96,7 +96,7 @@ def report(argv: Sequence[str]) -> None:
     from muc.run_folder import RunFolder
 
     records = [record for path in existing(flags.runs) for record in RunFolder(path).records()]
-    unique = list({(r["run"], r["forget_images"], r["seed"]): r for r in records}.values())
+    unique = list({(r["run"], r.get("request_sha256"), r["seed"]): r for r in records}.values())
     print(write_report(unique, flags.out, flags.title))
 
 

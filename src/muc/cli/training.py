@@ -71,8 +71,9 @@ def unlearn(argv: Sequence[str]) -> None:
 
 def recipe_of(argv: Sequence[str]) -> tuple[str, str]:
     """Data set and algorithm of the run named on the command line, if it can be read yet; they give the defaults."""
+    made = peek(argv, "--out", "")  # with --force it may be a run, too
     for argument in argv:
-        if not argument.startswith("-") and (Path(argument) / "config.json").is_file():
+        if not argument.startswith("-") and argument != made and (Path(argument) / "config.json").is_file():
             try:
                 settings = RunFolder(argument).config()["pretraining"]
                 return settings["data"]["name"], settings["model"]["algorithm"]

@@ -16,18 +16,18 @@ from muc.data.images import ImageSet, from_labels
 SCRIPTS = (
     "latin", "greek", "cyrillic", "arabic", "canadian", "georgian", "armenian", "hebrew", "tifinagh", "lisu",
 )  # fmt: skip
-OVERSAMPLING = 4
+SIDE, OVERSAMPLING = 16, 4
 
 
 @cache  # drawn once a process: a comparison opens its data for every run
-def load_glyphs(size: int = 16) -> ImageSet:
-    """All distinct letters of the ten scripts at `size` x `size` pixels, white on black."""
+def load_glyphs() -> ImageSet:
+    """All distinct letters of the ten scripts, white on black."""
     import matplotlib
     from matplotlib.ft2font import FT2Font
     from PIL import Image, ImageDraw, ImageFont
 
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
-    big = size * OVERSAMPLING
+    big = SIDE * OVERSAMPLING
     font = ImageFont.truetype(str(path), round(0.8 * big), layout_engine=ImageFont.Layout.BASIC)
     seen: set[bytes] = set()
     images, labels, names = [], [], []
@@ -49,9 +49,9 @@ def load_glyphs(size: int = 16) -> ImageSet:
     return from_labels("glyphs", np.stack(images)[:, None], np.array(labels), names, SCRIPTS, test_fraction=1 / 3)
 
 
-def load_glyph_pairs(size: int = 16) -> ImageSet:
+def load_glyph_pairs() -> ImageSet:
     """The same letters as image-text pairs, each with its name as caption."""
-    glyphs = load_glyphs(size)
+    glyphs = load_glyphs()
     captions = [[(name,) for name in names] for names in (glyphs.train_names, glyphs.test_names)]
     return replace(
         glyphs, name="glyph-pairs", train_captions=captions[0], test_captions=captions[1], prompt="{} letter"

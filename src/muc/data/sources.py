@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from muc.errors import UserError, check_name
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MAX_CLASSES = 100_000
+PIECE = 1 << 20  # bytes of an array that are unpacked at a time
+MOST_PACKED = 1032  # times smaller than what is in it a deflated file can be
 
 
 def load_images(settings: Data) -> ImageSet:
@@ -44,7 +46,10 @@ def fingerprint(path: Path) -> bytes:
     """Of names, sizes and times of all files: it tells whether something was changed, not what it is."""
     state = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        found = file.stat()
+        try:
+            found = file.stat()
+        except FileNotFoundError:  # a link that leads nowhere, such as an editor's lock, or a file just deleted
+            continue
         state.update(repr((str(file), found.st_size, found.st_mtime_ns)).encode(errors="surrogateescape"))
     return state.digest()
 
@@ -159,13 +164,28 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                             f"{path}:{member.filename} promises {count * dtype.itemsize:,} bytes but holds "
                             f"{member.file_size - f.tell():,}; the file is damaged or hostile"
                         )
-                    flat = np.frombuffer(bytearray(f.read()), dtype=dtype, count=count)  # writable, as torch wants it
+                    if member.file_size > memory():
+                        raise UserError(
+                            f"{path}:{member.filename} unpacks to {member.file_size:,} bytes, more than this machine's "
+                            "memory; give a smaller set, or a folder of images"
+                        )
+                    if member.file_size > MOST_PACKED * (member.compress_size + 1):
+                        raise ValueError("it promises more than can be packed into its size")
+                    flat = np.empty(count, dtype)
+                    _fill(f, flat.view(np.uint8).data if count else memoryview(b""))
                     arrays[member.filename.removesuffix(".npy")] = flat.reshape(shape, order="F" if fortran else "C")
     except UserError:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds for broken files
         raise UserError(f"{path} is not a readable .npz file ({error}); write it with numpy.savez") from None
     return arrays
+
+
+def _fill(f: IO[bytes], target: memoryview) -> None:
+    """Piece by piece: never is more than a piece there twice."""
+    for start in range(0, len(target), PIECE):
+        piece = f.read(min(PIECE, len(target) - start))
+        target[start : start + PIECE] = piece  # refuses one that is too short
 
 
 def _channels_first(array: np.ndarray, name: str) -> np.ndarray:

@@ -40,15 +40,16 @@ def apply_request(split: Split, request: Request, images: ImageSet) -> Split:
     return forget_indices(split, split.retain[images.train_labels[split.retain] == label])
 
 
-def forget_indices(split: Split, forget: Sequence[int] | np.ndarray) -> Split:
+def forget_indices(split: Split, forget: Sequence[int] | np.ndarray, at_least: int = 2) -> Split:
     """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten."""
     given = np.asarray(forget)
     if len(given) and given.dtype.kind not in "iu":  # 1.5 would become 1, which nobody named
-        raise UserError(f"the request names {given[0]!r}; give whole numbers, indices of training images")
+        raise UserError(f"the request names {given[0]}; give whole numbers, indices of training images")
     forget = given.astype(np.int64)
-    if len(forget) < 2:
+    if len(forget) < at_least:
         raise UserError(
-            f"the request names {len(forget)} trained images; at least 2 are needed, to compare them with each other"
+            f"the request names {len(forget)} trained images; at least {at_least} are needed, to compare them with "
+            "each other"
         )
     values, counts = np.unique(forget, return_counts=True)
     if (counts > 1).any():

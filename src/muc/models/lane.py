@@ -26,6 +26,10 @@ class Lane:
         self.kept: tuple[Tensor, ...] = ()
         self.forked = False
 
+    def __reduce__(self) -> tuple[type["Lane"], tuple[()]]:
+        """A copy of a model has the same stream, which cannot be copied, and nothing under way."""
+        return Lane, ()
+
     @contextmanager
     def beside(self, *read: Tensor) -> Generator[None]:
         """Work here from where the main stream is now. What is `read` is kept until the main stream has waited."""

@@ -1,8 +1,5 @@
 """Charts of one setting: how far each method is from Retrain and why, and how it treats the images to forget."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -117,19 +114,3 @@ def _alignments(entry: Entry | None) -> np.ndarray:
     """Of all seeds together."""
     parts = [(r.get("per_sample") or {}).get("alignment", []) for r in entry.records] if entry else []
     return np.array([value for part in parts for value in part], dtype=float)
-
-
-def loss_curves(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> bytes:
-    """PNG: the loss over epochs of several runs, from the lines of their metrics.jsonl."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    ax = figure.subplots()
-    styles = ("-", "--", ":", "-.")
-    for i, (name, lines) in enumerate(curves.items()):
-        colour, style = PALETTE[i % len(PALETTE)], styles[(i // len(PALETTE) + i) % len(styles)]
-        epochs, loss = [line["epoch"] for line in lines], [line["loss"] for line in lines]
-        ax.plot(epochs, loss, style, color=colour, linewidth=1.8, label=plain(method_name(name)))
-    ax.set_xlabel("epoch", color=MUTED)
-    ax.set_ylabel("loss", color=MUTED)
-    ax.legend(frameon=False, fontsize=9)
-    tidy(ax)
-    return png(figure)

@@ -126,7 +126,8 @@ def compare(records: list[Record]) -> list[Comparison]:
     for record in records:
         check(record)
         setting = Setting(**{f.name: record[f.name] for f in fields(Setting)})
-        grouped[setting][str(record["run"])] = record  # a run that was evaluated again counts once
+        # A run that was evaluated again counts once; the original is judged on every request.
+        grouped[setting][f"{record['run']} {record.get('request_sha256')}"] = record
     return [Comparison(setting, _entries(list(found.values()))) for setting, found in grouped.items()]
 
 
@@ -162,10 +163,14 @@ def _variants(records: list[Record]) -> list[tuple[str, list[Record]]]:
     if all(len(settings) == 1 for settings in by_seed.values()):
         return [("", list(records))]
     differing = varying_settings(records)
+
+    def values(record: Record) -> list[Any]:
+        return [(record.get("method_settings") or {}).get(key) for key in differing]
+
     apart: dict[str, list[Record]] = defaultdict(list)
-    for record in sorted(records, key=lambda r: [_sortable((r["method_settings"] or {}).get(k)) for k in differing]):
-        values = record["method_settings"] or {}
-        apart[", ".join(f"{key}={show(values.get(key))}" for key in differing)].append(record)
+    for record in sorted(records, key=lambda r: [*map(_sortable, values(r))]):
+        settings = zip(differing, values(record), strict=True)
+        apart[", ".join(f"{key}={show(value)}" for key, value in settings)].append(record)
     return list(apart.items())
 
 

@@ -1,6 +1,6 @@
 """One self-contained HTML page from evaluation records: no scripts, nothing fetched, everything escaped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -8,8 +8,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from muc.report import figures, render
+from muc.report import render
+from muc.report.canvas import data_uri
+from muc.report.charts import alignment_histograms, gap_chart
 from muc.report.group import Comparison, Entry, Record, compare, show
+from muc.report.heatmaps import gap_grid, look_figure
 from muc.report.noise import noise_of
 from muc.report.summary import Summary, summarise
 from muc.report.tables import Table, tables_of
@@ -64,7 +67,7 @@ def page(
         pictures=look_pictures(looks or {}, thumbnails),
         of_pairs=bool(looks) and all(look.get("of_pairs") for look in looks.values()),
         glossary=glossary({c.of_pairs for c in compared}),
-        environment=environment_facts(records),
+        environment=environment_facts([r.get("env") or {} for r in records]),
         runs=[(str(r["run"]), method_name(r["method"]), str(r["seed"])) for r in records],
     )
 
@@ -96,13 +99,13 @@ def _short_title(table: Table) -> str:
 
 
 def _gap_picture(comparison: Comparison) -> Picture | None:
-    drawn = figures.gap_chart(comparison)
+    drawn = gap_chart(comparison)
     if drawn is None:
         return None
     shown = [(e, g) for e in comparison.entries if e.method != "retrain" and (g := e.gap("AG"))]
     values = "; ".join(f"{entry_name(e)} {g.mean:.2f}" for e, g in shown)
     return Picture(
-        figures.data_uri(drawn),
+        data_uri(drawn),
         alt=f"Bar chart of the average gap to Retrain in percentage points: {values}.",
         caption="Each bar is a method's average gap to Retrain; its pieces show which metric adds how much."
         + (" Whiskers: standard deviation over seeds." if any(g.sd is not None for _, g in shown) else "")
@@ -115,14 +118,14 @@ def _gap_picture(comparison: Comparison) -> Picture | None:
 
 
 def _alignment_picture(comparison: Comparison) -> Picture | None:
-    drawn = figures.alignment_histograms(comparison)
+    drawn = alignment_histograms(comparison)
     if drawn is None:
         return None
     one, each = ("two views of an image to forget", "two views of each image to forget")
     if comparison.of_pairs:
         one, each = ("an image to forget and its caption", "each image to forget and its caption")
     return Picture(
-        figures.data_uri(drawn),
+        data_uri(drawn),
         alt=f"Histograms, one for each method, of how alike {one} look to the model, over Retrain's histogram and the "
         "original's.",
         caption=f"How alike {each} look to the model (all seeds). Unlearning has worked as exact unlearning would "
@@ -140,7 +143,7 @@ def look_pictures(looks: Mapping[str, Mapping[str, Any]], thumbnails: Sequence[b
             own, other = ("an image and its own caption", "an image and another one's caption")
         made.append(
             Picture(
-                figures.data_uri(figures.gap_grid(looks, thumbnails)),
+                data_uri(gap_grid(looks, thumbnails)),
                 alt=f"Heatmaps of the change in similarity between the same images, one for each of: {names}.",
                 caption=f"The change each method made to the same images, on one scale. Framed: {own} "
                 f"(orange: the model finds them less alike than before). Elsewhere: {other}.",
@@ -149,7 +152,7 @@ def look_pictures(looks: Mapping[str, Mapping[str, Any]], thumbnails: Sequence[b
     for method, look in looks.items():
         made.append(
             Picture(
-                figures.data_uri(figures.look_figure(look, thumbnails)),
+                data_uri(look_figure(look, thumbnails)),
                 alt=f"Heatmaps for {method_name(method)}: similarity between images before and after, and the change.",
                 caption=_look_caption(method, look),
             )
@@ -194,10 +197,9 @@ def method_facts(entry: Entry) -> str:
     return ", ".join(f"{name} = {value}" for name, value in facts.items() if value)
 
 
-def environment_facts(records: list[Record]) -> list[tuple[str, str]]:
+def environment_facts(environments: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """With what the runs were made; several values where they differ."""
-    known = [r.get("env") or {} for r in records]
-    known = [{**e, "commit": _short(str(e["commit"]))} if e.get("commit") else e for e in known]
+    known = [{**e, "commit": _short(str(e["commit"]))} if e.get("commit") else e for e in environments]
     facts = [(label, _values((e.get(key) for e in known), " / ")) for key, label in ENV_LABELS.items()]
     dates = sorted(str(e["date"])[:10] for e in known if e.get("date"))
     if dates:

@@ -11,7 +11,7 @@ from muc.report.build import LATEX, LATEX_HEAD, MARKDOWN, PAGE, RESULTS
 from muc.report.canvas import data_uri
 from muc.report.cells import Table
 from muc.report.page import Picture, environment_facts, fill
-from muc.storage import replacing, write_json, write_text
+from muc.storage import write_bytes, write_json, write_text
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ def write_sheet(sheet: Sheet, out: Path) -> Path:
     write_text(out / MARKDOWN, "\n\n".join([*said, *map(render.markdown, sheet.tables), *shown]) + "\n")
     write_text(out / LATEX, LATEX_HEAD + "\n".join(map(render.latex, sheet.tables)))
     for plot in sheet.plots:
-        with replacing(out / f"{plot.name}.png") as f:
-            f.write(plot.image)
+        write_bytes(out / f"{plot.name}.png", plot.image)
     write_text(out / PAGE, text)
     return out / PAGE
 
@@ -63,5 +62,5 @@ def sheet_page(sheet: Sheet) -> str:
         paragraphs=sheet.paragraphs,
         tables=[{"title": table.title, "html": Markup(render.html(table))} for table in sheet.tables],
         pictures=[Picture(data_uri(plot.image), plot.alt, plot.caption) for plot in sheet.plots],
-        environment=environment_facts([{"env": env} for env in sheet.environments]),
+        environment=environment_facts(sheet.environments),
     )

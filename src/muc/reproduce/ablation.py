@@ -49,12 +49,7 @@ class Ablation(Recipe):
         return {f: Trial.of_seeds(settings, f, options, variants=variants) for f in given or FRACTIONS}
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        return [
-            step
-            for trials in self.trials(options).values()
-            for t in trials
-            for step in (t.pretrain(), t.serve("retrain"), *map(t.serve, CHANGES), t.evaluate(CHANGES))
-        ]
+        return [step for trials in self.trials(options).values() for t in trials for step in t.steps(CHANGES)]
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         trials = self.trials(options)

@@ -60,11 +60,7 @@ class AlphaBeta(Recipe):
         return Trial.of_seeds(settings, 0.1, options, variants={p.label: p.changes for p in POINTS})
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        return [
-            step
-            for t in self.trials(options)
-            for step in (t.pretrain(), t.serve("retrain"), *map(t.serve, t.variants), t.evaluate(t.variants))
-        ]
+        return [step for t in self.trials(options) for step in t.steps(t.variants)]
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         trials = self.trials(options)

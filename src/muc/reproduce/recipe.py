@@ -124,11 +124,12 @@ def check_read(recipes: Mapping[str, Recipe], given: object) -> list[str]:
 
 def describe(steps: Iterable[Step], smoke: bool = False) -> str:
     """The plan, each step once, and what it costs; nobody knows what a smoke test does."""
-    steps = list({step.name: step for step in steps}.values())
+    steps = {step.name: step for step in steps}.values()
+    state = [(step, step.done()) for step in steps]
     if smoke:
-        return "\n".join(f"{'done' if s.done() else 'to do':>8}  {s.name}" for s in steps)
-    lines = [f"{'done' if s.done() else clock(s.seconds):>8}  {s.name}" for s in steps]
-    left = sum(s.seconds for s in steps if not s.done())
+        return "\n".join(f"{'done' if done else 'to do':>8}  {s.name}" for s, done in state)
+    lines = [f"{'done' if done else clock(s.seconds):>8}  {s.name}" for s, done in state]
+    left = sum(s.seconds for s, done in state if not done)
     return "\n".join([*lines, f"{clock(left):>8}  in all, on one H200; this machine may take longer"])
 
 

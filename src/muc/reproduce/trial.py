@@ -162,10 +162,10 @@ class Trial:
         best = min(tried, key=lambda trial: trial[self.criterion])
         return RunFolder(self.folder / Path(best["run"]).name)
 
-    def steps(self) -> list[Step]:
-        """Everything: the encoder, Retrain, the methods, and the evaluation of all."""
-        order = sorted(self.options.methods, key=lambda name: name != "retrain")  # searches look at Retrain
-        return [self.pretrain(), *map(self.serve, order), self.evaluate(self.options.methods)]
+    def steps(self, labels: Iterable[str] | None = None) -> list[Step]:
+        """Everything: the encoder, Retrain, which searches look at, the methods, or other runs, and the evaluation."""
+        others = [label for label in labels or self.options.methods if label != "retrain"]
+        return [self.pretrain(), *map(self.serve, ("retrain", *others)), self.evaluate(others)]
 
     def pretrain(self) -> Step:
         run = self.encoder

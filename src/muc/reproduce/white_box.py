@@ -12,7 +12,7 @@ from muc.report.tables import all_tables
 from muc.reproduce.choices import write_choices
 from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import Trial, encoder_settings
-from muc.storage import replacing
+from muc.storage import write_bytes
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class WhiteBox(Recipe):
             if image := gap_chart(comparison):
                 charts[out / f"gaps{end}.png"] = image
         for path, image in charts.items():
-            with replacing(path) as f:
-                f.write(image)
+            write_bytes(path, image)
         for earlier in set(out.glob("gaps*.png")) - charts.keys():
             earlier.unlink()
         return write_report(records, out, self.heading(options)), all_tables(records)
