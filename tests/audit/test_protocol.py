@@ -1,9 +1,11 @@
 """The audit from start to verdict on models that are plain functions, and what must not leak or be asked twice."""
 
+import gzip
 import json
 import signal
 import stat
-from collections.abc import Callable, Sequence
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -788,6 +790,58 @@ def test_a_key_that_is_none_is_refused() -> None:
             HttpEndpoint("https://models.example", key)
     with pytest.raises(UserError, match="is no address"):
         HttpEndpoint("models.example", "key")
+
+
+def test_no_answer_is_read_without_end() -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 200_000_000:
+            sent += 1_000_000
+            yield b" " * 1_000_000
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=endless()))
+    with pytest.raises(UserError, match="answers with more than 16 MB; ") as said:
+        client(transport, []).about("before")
+    assert "\n" not in str(said.value)
+    assert sent < 20_000_000
+
+
+def test_a_small_answer_does_not_unpack_to_a_large_one() -> None:
+    asked, bomb = list[str](), gzip.compress(gzip.compress(bytes(200_000_000)))
+    assert len(bomb) < 10_000
+
+    def packed(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["Accept-Encoding"])
+        return httpx.Response(200, headers={"Content-Encoding": "gzip, gzip"}, content=iter([bomb]))
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="answers packed, as 'gzip, gzip'") as said:
+            client(httpx.MockTransport(packed), []).about("before")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert asked == ["identity"]
+    assert "\n" not in str(said.value)
+    assert peak < 1_000_000
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(folder: AuditFolder) -> None:
+    models = Models()
+    models.budget = 1000
+    inner, waits, broken = service(models), list[float](), iter([True])
+
+    def breaking(request: httpx.Request) -> httpx.Response:
+        def part() -> Iterator[bytes]:
+            yield b"{"
+            raise httpx.ReadError("gone", request=request)
+
+        return httpx.Response(200, content=part()) if next(broken, False) else inner.handle_request(request)
+
+    assert collect(folder, "before", client(httpx.MockTransport(breaking), waits)).complete
+    assert waits == [1]
 
 
 def test_a_wrong_port_is_named() -> None:

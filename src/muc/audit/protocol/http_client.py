@@ -20,6 +20,8 @@ FIRST_ATTEMPTS = 2
 """Of a service that has never answered: it may have another address."""
 LONGEST_WAIT = 120.0
 """Seconds that a service may ask to wait; beyond, a person should decide."""
+LARGEST_ANSWER = 16_000_000
+"""Bytes; vectors of 16 pictures, the most that are asked about at once, take some hundred thousand."""
 
 
 class HttpEndpoint:
@@ -35,7 +37,7 @@ class HttpEndpoint:
         if not key or not key.isascii() or not key.isprintable() or " " in key:
             raise UserError("the key is empty or holds characters that no key has; give it as the service gave it")
         self.url, self.sleep, self.tell, self.key_sha256 = url, sleep, tell, digest(key.encode())
-        headers = {"Authorization": f"Bearer {key}"}
+        headers = {"Authorization": f"Bearer {key}", "Accept-Encoding": "identity"}
         self.client = httpx.Client(base_url=url, headers=headers, timeout=60.0, transport=transport)
         self.answered = False
 
@@ -90,7 +92,7 @@ class HttpEndpoint:
         for attempt in range(ATTEMPTS):
             wait = float(2**attempt)
             try:
-                response = self.client.request(method, path, files=files)
+                response = self._receive(method, path, files)
             except httpx.TimeoutException:
                 trouble = "does not answer in time"
             except httpx.TransportError as error:
@@ -111,6 +113,25 @@ class HttpEndpoint:
         if not self.answered:
             raise UserError(f"{self.url} {trouble}; check the address, or run the same command again later")
         raise UserError(f"{self.url} {trouble}; what was answered is kept: run the same command again later")
+
+    def _receive(self, method: str, path: str, files: list[Any] | None) -> httpx.Response:
+        """Whole, but never more of it than an answer has: nobody vouches for who is asked."""
+        with self.client.stream(method, path, files=files) as response:
+            packing = response.headers.get("content-encoding", "identity").strip().lower()
+            if packing not in ("", "identity"):  # a few bytes can unpack to gigabytes
+                raise UserError(
+                    f"{self.url} answers packed, as '{_printable(packing, 20)}', which was not asked for; "
+                    "ask its operator to answer plainly"
+                )
+            body = bytearray()
+            for part in response.iter_bytes():
+                body += part
+                if len(body) > LARGEST_ANSWER:
+                    raise UserError(
+                        f"{self.url} answers with more than {LARGEST_ANSWER // 10**6} MB; "
+                        "check the address, or ask its operator what it sends"
+                    )
+            return httpx.Response(response.status_code, headers=response.headers, content=bytes(body))
 
     def _read(self, response: httpx.Response) -> Any:
         said = _sentence(response)
@@ -155,7 +176,11 @@ def _sentence(response: httpx.Response) -> str:
         said = response.json()["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return "".join(c for c in str(said) if c.isprintable())[:200]
+    return _printable(str(said), 200)
+
+
+def _printable(text: str, most: int) -> str:
+    return "".join(c for c in text if c.isprintable())[:most]
 
 
 def _retry_after(response: httpx.Response, otherwise: float) -> float:
