@@ -1,6 +1,7 @@
 """Equivalence with withheld twins: never claimed too often at the margin, found where there are images enough."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_differences_are_deleted_minus_withheld() -> None:
     assert found.positive_alignment.p == pytest.approx(0, abs=1e-9)
     assert found.p == pytest.approx(1)
     assert (found.n_deleted, found.n_withheld) == (5, 7)
-    assert json.loads(json.dumps(found.to_json()))["p"] == found.p
+    assert json.loads(json.dumps(asdict(found)))["p"] == found.p
 
 
 @pytest.mark.parametrize("n", [5, 20])

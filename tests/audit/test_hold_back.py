@@ -1,6 +1,7 @@
 """The hold-back test: its p-values against plain loops, and whether they keep what they promise."""
 
 import json
+from dataclasses import asdict
 from itertools import combinations, permutations
 
 import numpy as np
@@ -161,4 +162,4 @@ def test_holm_is_the_closed_test_of_bonferroni(p_values: list[float]) -> None:
 
 def test_a_result_can_be_written_down() -> None:
     found = hold_back_test(random_agm(8, 0.1, np.random.default_rng(0)), np.arange(8) < 4)
-    assert json.loads(json.dumps(found.to_json()))["FS"]["p"] == found.FS.p
+    assert json.loads(json.dumps(asdict(found)))["FS"]["p"] == found.FS.p

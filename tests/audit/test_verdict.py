@@ -1,7 +1,7 @@
 """The three verdicts: which numbers lead to which, and which words are never said."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -164,7 +164,7 @@ def test_from_matrices_to_verdicts() -> None:
 
 
 def test_a_verdict_can_be_written_down() -> None:
-    written = json.loads(json.dumps(decide(evidence(0.01), 0.5, REFERENCE).to_json()))
+    written = json.loads(json.dumps(asdict(decide(evidence(0.01), 0.5, REFERENCE))))
     assert written["verdict"] == "changed as requested"
     assert written["evidence"]["negative_alignment"]["low"] == 0.02
 

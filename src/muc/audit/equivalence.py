@@ -5,8 +5,7 @@ difference is no proof of sameness, so the question is turned round: the null is
 and both sides of it must be rejected (two one-sided tests, TOST).
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,9 +39,6 @@ class Equivalence:
     negative_alignment: Difference
     n_deleted: int
     n_withheld: int
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def equivalence_test(

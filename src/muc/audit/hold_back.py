@@ -5,8 +5,7 @@ would have given the same alignment gap matrix, so the share of splits that look
 is an exact p-value: whatever the model, however the pairs depend on each other, whatever shift all images share.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,9 +40,6 @@ class HoldBack:
     n_control: int
     splits: int
     confidence: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def hold_back_test(

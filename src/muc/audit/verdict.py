@@ -1,8 +1,8 @@
 """What may be said to a data owner. Pure: from numbers to one of three verdicts, in plain words."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from muc.audit.hold_back import ALPHA, Contrast, HoldBack
 from muc.audit.memory import Memory, effect_of_forgetting
@@ -29,9 +29,6 @@ class Verdict:
     """Chance that this audit would have found a change as large as the reference's."""
     reference: str
     evidence: HoldBack
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def decide(evidence: HoldBack, power: float, reference: Effect, alpha: float = ALPHA) -> Verdict:

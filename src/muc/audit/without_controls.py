@@ -7,8 +7,7 @@ back wherever that is still possible (`hold_back`).
 A t-test over the images' row means is not offered: the rows share pairs, and it rejects 20 to 32 % true nulls at 5 %.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,9 +30,6 @@ class GapTest:
     n_images: int
     limits: str
     """What must be said wherever p is shown."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def jackknife_test(agm: np.ndarray, null: float = 0.0, confidence: float = 0.95) -> GapTest:
