@@ -61,3 +61,5 @@ def test_who_forgets_what_was_remembered_is_hardly_ever_told_no_change(memory: f
 def test_too_few_images_are_named() -> None:
     with pytest.raises(UserError, match="the number of images withheld is 2; give at least 3"):
         memory_of(np.ones(5), np.ones(2))
+    with pytest.raises(UserError, match="the number of images trained on is 2; give at least 3"):
+        memory_of(np.ones(2), np.ones(5))

@@ -34,9 +34,13 @@ def checked_groups(matrix: np.ndarray, forget: np.ndarray) -> tuple[np.ndarray, 
 
 
 def check_sizes(n_forget: int, n_control: int) -> None:
-    for group, count in (("to forget", n_forget), ("held back", n_control)):
-        if count < FEWEST:
-            raise UserError(f"the number of images {group} is {count}; give at least {FEWEST}")
+    check_size("to forget", n_forget)
+    check_size("held back", n_control)
+
+
+def check_size(group: str, count: int) -> None:
+    if count < FEWEST:
+        raise UserError(f"the number of images {group} is {count}; give at least {FEWEST}")
 
 
 def contrasts(agm: np.ndarray, splits: np.ndarray) -> np.ndarray:

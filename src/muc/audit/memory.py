@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muc.audit.contrasts import FEWEST
+from muc.audit.contrasts import check_size
 from muc.audit.jackknife import mean
 from muc.audit.power import Effect
-from muc.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,8 @@ class Memory:
 def memory_of(published: np.ndarray, withheld: np.ndarray, confidence: float = 0.95) -> Memory:
     """(n,), (m,): positive alignments (the diagonal of the AM) by the model before, of images it was trained on and of
     withheld ones."""
-    for group, values in (("trained on", published), ("withheld", withheld)):
-        if len(values) < FEWEST:
-            raise UserError(f"the number of images {group} is {len(values)}; give at least {FEWEST}")
+    check_size("trained on", len(published))
+    check_size("withheld", len(withheld))
     difference = mean(np.asarray(published)).minus(mean(np.asarray(withheld)))
     return Memory(difference.value, *difference.interval(confidence), len(published), len(withheld))
 
