@@ -136,6 +136,15 @@ def measure(url: str, pid: int, tokens: list[str], clients: int, seconds: float)
     return {**result, "memory_before": before, "memory_after": memory(pid), "cores": len(os.sched_getaffinity(0))}
 
 
+def record(result: dict[str, Any]) -> dict[str, Any]:
+    """With what it was measured: the server computes as the runs were made."""
+    from muc import config
+    from muc.environment import environment
+    from muc.runtime import Runtime
+
+    return {"benchmark": "serve_load", **environment(Runtime(config.Runtime(device="cpu", threads=1))), **result}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=64)
@@ -147,7 +156,7 @@ def main() -> None:
         tokens = add_keys(after)
         with serving(before, after) as (url, pid):
             result = measure(url, pid, tokens, flags.clients, flags.seconds)
-    text = json.dumps({"benchmark": "serve_load", **result}, indent=1)
+    text = json.dumps(record(result), indent=1)
     print(text)
     if flags.out:
         flags.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """benchmarks/serve_load.py, for three seconds: a server in a process of its own, under more than it can do."""
 
+import json
 import re
 import signal
 import subprocess
@@ -36,6 +37,10 @@ def test_under_load_there_are_answers_and_429_and_nothing_else(
     assert found["statuses"].keys() == {"200", "429"}
     assert found["statuses"]["200"] > 20
     assert found["memory_after"] - found["memory_before"] < 100_000_000
+    kept = json.loads(json.dumps(benchmark.record(found)))
+    assert kept["statuses"] == found["statuses"]
+    assert {"muc", "commit", "python", "torch", "platform", "date"} <= kept.keys()
+    assert kept["device"].lower().startswith("cpu")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
