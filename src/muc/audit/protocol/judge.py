@@ -1,5 +1,6 @@
 """From the stored answers to the verdict: pure functions of vectors, split and terms, for owner and verifiers alike."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -90,35 +91,25 @@ def judge(
     def power_of(effect: Effect) -> float:
         return planted_power(matrices.gap, terms.n_forget, effect, terms.alpha, power_repetitions, seed)
 
-    memory = None
-    if terms.n_withheld:
-        alike = everything.before.diagonal()
-        memory = memory_of(alike[: terms.n_images], alike[terms.n_images :], terms.confidence)
+    memory = _memory(everything.before.diagonal(), terms) if terms.n_withheld else None
     if reference == "memory":
         verdict = decide_by_memory(evidence, memory, power_of, terms.alpha)
     else:
         verdict = decide(evidence, power_of(EFFECTS[reference]), EFFECTS[reference], terms.alpha)
     if nothing_changed(everything):
         verdict = same_model(verdict)
+    stated = _stated_models(before, after, verdict)
     checks = [
         *(repeats_agree(answers) for answers in (before, after)),
         *(pictures_told_apart(answers, terms) for answers in (before, after)),
         near_duplicates_agree(before, after),
         views_agree(matrices, forget),
         decoys_changed_too(matrices, decoys_before, decoys_after),
+        *stated,
     ]
-    words = verdict.words
-    if before.model_sha256 is not None and before.model_sha256 == after.model_sha256:
-        checks.append(stated_hash(before.model_sha256, verdict.verdict == CHANGED))
-        words = f"{checks[-1].what} {words}"
-    failed = [check.what for check in checks if not check.held]
-    if failed:
-        words = (
-            f"Nothing follows from this audit, because the answers contradict themselves: {' '.join(failed)} "
-            f"Taken at face value they would say: {verdict.words}"
-        )
+    finding, words = _conclusion(verdict, checks, stated)
     return Judgement(
-        finding=INCONCLUSIVE if failed else verdict.verdict,
+        finding=finding,
         words=words,
         verdict=verdict,
         memory=memory,
@@ -131,6 +122,29 @@ def judge(
         background_change=float(np.abs(decoys_before - decoys_after)[off_diagonal(len(decoys_before))].mean()),
         model_before=before.model_sha256,
         model_after=after.model_sha256,
+    )
+
+
+def _memory(alignment: np.ndarray, terms: Terms) -> Memory:
+    """(n,): positive alignment by the model before, withheld images last."""
+    return memory_of(alignment[: terms.n_images], alignment[terms.n_images :], terms.confidence)
+
+
+def _stated_models(before: Collected, after: Collected, verdict: Verdict) -> list[Check]:
+    """One check where the endpoint states one hash for both models, otherwise none."""
+    if before.model_sha256 is None or before.model_sha256 != after.model_sha256:
+        return []
+    return [stated_hash(before.model_sha256, verdict.verdict == CHANGED)]
+
+
+def _conclusion(verdict: Verdict, checks: Sequence[Check], stated: Sequence[Check]) -> tuple[Finding, str]:
+    """The verdict, unless a check failed: then nothing follows. Said first is what the endpoint itself `stated`."""
+    failed = [check.what for check in checks if not check.held]
+    if not failed:
+        return verdict.verdict, " ".join([*(check.what for check in stated), verdict.words])
+    return INCONCLUSIVE, (
+        f"Nothing follows from this audit, because the answers contradict themselves: {' '.join(failed)} "
+        f"Taken at face value they would say: {verdict.words}"
     )
 
 
