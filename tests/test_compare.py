@@ -1,8 +1,15 @@
 """What `muc compare` says about its ranking."""
 
+import shlex
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from muc import compare
+from muc.__main__ import main
 from muc.compare import Comparison, gaps_of, rank, reasons
+from muc.errors import Interrupted
 
 
 def record(method: str, ag: float | None, auc: float) -> dict[str, Any]:
@@ -13,18 +20,23 @@ def record(method: str, ag: float | None, auc: float) -> dict[str, Any]:
     return {"run": f"runs/{method}", "method": method, "metrics": metrics, "gaps": gaps}
 
 
-def told(original: dict[str, Any], *candidates: dict[str, Any], retrain: dict[str, Any] | None = None) -> str:
+def ranked(original: dict[str, Any], *candidates: dict[str, Any], retrain: dict[str, Any] | None = None) -> Comparison:
     records = [retrain, original, *candidates] if retrain else [original, *candidates]
     gap = gaps_of(original, original)["AG"]
-    return "\n".join(reasons(Comparison(records, rank(original, list(candidates)), gap, retrain is not None)))
+    return Comparison(records, rank(original, list(candidates)), gap, retrain is not None)
+
+
+def told(original: dict[str, Any], *candidates: dict[str, Any], retrain: dict[str, Any] | None = None) -> str:
+    return "\n".join(reasons(ranked(original, *candidates, retrain=retrain)))
 
 
 def test_a_method_that_is_closer_than_the_original_is_named_without_a_caveat() -> None:
     exact, original = record("retrain", 0.0, 0.5), record("pretrain", 4.0, 0.62)
     text = told(original, record("neggrad", 3.0, 0.58), record("finetune", 2.0, 0.53), retrain=exact)
-    assert "1. finetune: average gap 2.00 points, largest in EMIA (2.00); forgetting score +0.0100, AUC 0.530" in text
+    assert "1. Fine-tune: average gap 2.00 points, largest in EMIA (2.00); forgetting score +0.0100, AUC 0.530" in text
     assert "The original as it is: average gap 4.00 points, AUC 0.620. Retrain: AUC 0.500." in text
     assert text.endswith("Run to publish: runs/finetune")
+    assert "took 30 s" in text
     assert "doing nothing" not in text
     assert "By AG auc" not in text  # the same method is first
 
@@ -32,7 +44,7 @@ def test_a_method_that_is_closer_than_the_original_is_named_without_a_caveat() -
 def test_another_order_without_the_attacks_decisions_is_told() -> None:
     exact, original = record("retrain", 0.0, 0.5), record("pretrain", 4.0, 0.62)
     text = told(original, record("neggrad", 3.0, 0.51), record("finetune", 2.0, 0.53), retrain=exact)
-    assert "has a say, neggrad is closest (1.00; finetune: 3.00)" in text
+    assert "has a say, NegGrad is closest (1.00; Fine-tune: 3.00)" in text
     assert text.endswith("Run to publish: runs/finetune")
 
 
@@ -43,9 +55,55 @@ def test_where_no_method_beats_doing_nothing_it_is_said() -> None:
     assert text.endswith("Run to publish: runs/finetune")
 
 
+def test_caveats_stand_in_the_file_too() -> None:
+    exact, original = record("retrain", 0.0, 0.5), record("pretrain", 1.5, 0.52)
+    said = ranked(original, record("finetune", 2.0, 0.51), retrain=exact).to_json()["caveats"]
+    assert said[0].startswith("The original as it is: average gap 1.50 points")
+    assert "no method is better than doing nothing" in said[-1]
+    good = ranked(original, record("finetune", 1.0, 0.51), retrain=exact).to_json()
+    assert good["publish"] == "runs/finetune"
+    assert not any("doing nothing" in line for line in good["caveats"])
+
+
+def test_metrics_of_pairs_are_called_as_in_the_tables() -> None:
+    def pairs(method: str, retain: float) -> dict[str, Any]:
+        metrics = {"retain_similarity": retain, "unlearn_similarity": 50.0, "test_similarity": 40.0}
+        gaps = {"AG": retain / 2, "retain_similarity_gap": retain, "unlearn_similarity_gap": 0.0, "AGP": 1.0}
+        made = record(method, None, 0.6)
+        return {**made, "metrics": {**metrics, "FS": 0.1, "unlearn_AUC": 0.6, "RTE_minutes": 0.5}, "gaps": gaps}
+
+    text = told(pairs("pretrain", 9.0), pairs("l1_sparsity", 4.0), retrain=pairs("retrain", 0.0))
+    assert "1. ℓ1-sparsity: average gap 2.00 points, largest in Retain (4.00)" in text
+    assert "_" not in text.splitlines()[1]
+
+
 def test_without_retrain_the_original_is_judged_by_the_same_stand_in() -> None:
     original, forgetful = record("pretrain", None, 0.7), record("finetune", None, 0.55)
     original["metrics"]["UA"] = 75.0  # held-out images: 50
     text = told(original, forgetful)
     assert "The original as it is: average gap 5.00 points, AUC 0.700. (AUC" in text
     assert "doing nothing" not in text
+
+
+def test_how_to_go_on_is_a_command_that_can_be_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: Any) -> None:
+        raise Interrupted("muc resume somewhere")
+
+    monkeypatch.setattr(compare, "compare", stopped)
+    argv = ["compare", "runs/my moco", "--forget-fraction", "0.1", "--search", "2", "--out", str(tmp_path)]
+    assert main(argv) == 130
+    said = capsys.readouterr().err
+    assert shlex.split(said.partition("Go on with: ")[2]) == ["muc", *argv]
+
+
+def test_the_hint_to_a_report_names_runs_with_the_originals_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exact, original = record("retrain", 0.0, 0.5), record("pretrain", 1.5, 0.52)
+    found = ranked(original, {**record("finetune", 1.0, 0.5), "run": "my runs/finetune"}, retrain=exact)
+    monkeypatch.setattr(compare, "compare", lambda *_: found)
+    monkeypatch.setattr("muc.cli.judging.print_tables", lambda _: None)
+    assert main(["compare", "runs/moco", "--forget-fraction", "0.1"]) == 0
+    assert "muc report runs/retrain 'my runs/finetune'" in capsys.readouterr().err

@@ -14,6 +14,8 @@ from muc.evaluation.gaps import METRICS, compared, gaps_to_held_out
 from muc.evaluation.records import check_retrain, evaluate_runs
 from muc.methods import Method, Retrain, usual_methods
 from muc.methods.recipes import default_method
+from muc.report.sources import COMPARISON
+from muc.report.words import method_name, metric_name, minutes
 from muc.run_folder import RunFolder
 from muc.search import draw_trials, labelled, pick
 from muc.storage import write_json
@@ -39,6 +41,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         return {
             "publish": self.publish,
+            "caveats": caveats(self),
             "judged_against": "retrain" if self.retrained else "the original model and held-out images",
             "original_AG": self.original_gap,
             "ranking": self.ranking,
@@ -77,7 +80,7 @@ def compare(
     records = evaluate_runs([original, *candidates], against, runtime)
     first, *rest = records[1:] if against else records
     comparison = Comparison(records, rank(first, rest), gaps_of(first, first)["AG"], against is not None)
-    write_json(out / "comparison.json", comparison.to_json())
+    write_json(out / COMPARISON, comparison.to_json())
     return comparison
 
 
@@ -158,9 +161,10 @@ def reasons(comparison: Comparison) -> list[str]:
     for place, row in enumerate(comparison.ranking, start=1):
         worst = row["largest_gap"]
         lines.append(
-            f"{place}. {row['method']}: average gap {row['AG']:.2f} points, largest in {worst['metric']} "
+            f"{place}. {method_name(row['method'])}: average gap {row['AG']:.2f} points, largest in "
+            f"{metric_name(worst['metric'])} "
             f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}, AUC {row['unlearn_AUC']:.3f}; "
-            f"against the original, {losses(row)} points; took {row['minutes']:.2f} min"
+            f"against the original, {losses(row)} points; took {minutes(row['minutes'])}"
         )
     return [*lines, *caveats(comparison), f"Run to publish: {comparison.publish}"]
 
@@ -176,8 +180,8 @@ def caveats(comparison: Comparison) -> list[str]:
     calm = min(comparison.ranking, key=lambda row: row.get("AG_auc", float("inf")))
     if "AG_auc" in calm and calm is not first:
         lines.append(
-            f"By AG auc, on which no attack's threshold has a say, {calm['method']} is closest ({calm['AG_auc']:.2f}; "
-            f"{first['method']}: {first['AG_auc']:.2f})."
+            f"By AG auc, on which no attack's threshold has a say, {method_name(calm['method'])} is closest "
+            f"({calm['AG_auc']:.2f}; {method_name(first['method'])}: {first['AG_auc']:.2f})."
         )
     if first["AG"] >= comparison.original_gap:
         lines.append("By its average gap no method is better than doing nothing: look at the AUC before you choose.")

@@ -1,5 +1,6 @@
 """muc evaluate, compare, report, paper."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,21 +70,22 @@ def compare(argv: Sequence[str]) -> None:
             RunFolder(flags.run), flags.request, flags.out, methods, against, flags.search, flags.runtime
         )
     except Interrupted:
-        raise Interrupted("the same muc compare") from None
+        raise Interrupted(shlex.join(["muc", "compare", *argv])) from None
     if flags.json:
         print_json(found.to_json())
         return
     print_tables(found.records)
     for line in comparing.reasons(found):
         print(line)
+    # The original's record lies beside one of these.
     judged = [record["run"] for record in found.records if record["method"] != "pretrain"]
-    say(f"as a page: muc report {' '.join(judged)}")
+    say(f"as a page: {shlex.join(['muc', 'report', *judged])}")
 
 
 @dataclass(frozen=True)
 class Report:
     runs: Runs
-    """Evaluated runs, of any number of seeds and settings."""
+    """Evaluated runs, of any number of seeds and settings, or the folders of comparisons (--out of muc compare)."""
     out: Path = Path("report")
     """Folder for report.html, tables.md, tables.tex and results.json."""
     title: str = "Unlearning report"
@@ -93,9 +95,10 @@ def report(argv: Sequence[str]) -> None:
     about = "One page with tables and figures of evaluated runs, and the tables as Markdown and LaTeX."
     flags = parse(Report, argv, "report", about, "muc report runs/moco-* --out report")
     from muc.report import write_report
-    from muc.run_folder import RunFolder
+    from muc.report.sources import check_out, records_at
 
-    records = [record for path in existing(flags.runs) for record in RunFolder(path).records()]
+    check_out(flags.out)
+    records = [record for path in existing(flags.runs) for record in records_at(path)]
     unique = list({(r["run"], r.get("request_sha256"), r["seed"]): r for r in records}.values())
     print(write_report(unique, flags.out, flags.title))
 

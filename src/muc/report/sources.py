@@ -1,0 +1,43 @@
+"""Where a report's records lie, and where the report itself must not: in run folders and folders of comparisons."""
+
+from pathlib import Path
+
+from muc.errors import UserError
+from muc.report.group import Record
+from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder
+from muc.storage import read_json
+
+COMPARISON = "comparison.json"
+
+
+def records_at(path: Path) -> list[Record]:
+    """What is known of a run, or of all runs of a comparison."""
+    run = RunFolder(path)
+    if not run.started and (path / COMPARISON).is_file():
+        return records_of_comparison(path)
+    judged = any((path / name).exists() for name in (RECORD, ORIGINAL_RECORD))
+    if not judged and run.config()["kind"] != "unlearn":
+        raise UserError(
+            f"{run} serves no request, and what is known of it as an original lies beside a run that does; give such a "
+            f"run, evaluated with: muc evaluate {run} UNLEARNED_RUN --against RETRAIN_RUN"
+        )
+    return run.records()
+
+
+def records_of_comparison(folder: Path) -> list[Record]:
+    """Of the evaluated runs in it; of methods that are not in it, like a Retrain made earlier, what it says itself."""
+    runs = sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
+    found = [record for run in runs for record in RunFolder(run).records()]
+    compared = read_json(folder / COMPARISON)
+    if not isinstance(compared, dict) or not isinstance(compared.get("records"), list):
+        raise UserError(f"{folder / COMPARISON} holds no records of a comparison; run the same muc compare again")
+    methods = {record.get("method") for record in found}
+    return [*found, *(record for record in compared["records"] if record.get("method") not in methods)]
+
+
+def check_out(out: Path) -> None:
+    """Files of a report would be taken for a run's own, and --force would remove them with it."""
+    where = out.resolve()
+    for folder in (where, *where.parents):
+        if all((folder / name).is_file() for name in ("config.json", "split.json")):
+            raise UserError(f"--out {out} lies in the run {folder}; give a folder outside of it")

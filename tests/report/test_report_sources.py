@@ -1,0 +1,106 @@
+"""`muc report`: which records it takes from the folders it is given, and where it does not write."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from report_records import record
+
+from muc.__main__ import main
+from muc.run_folder import RunFolder, Split
+
+EMPTY = np.array([], dtype=np.int64)
+
+
+def run_at(path: Path, kind: str = "unlearn") -> RunFolder:
+    """As much of a run as a report looks at."""
+    run = RunFolder(path)
+    config: dict[str, Any] = {"kind": kind, "pretraining": {}, "seed": 0, "data_sha256": "", "ancestry": []}
+    config |= {"runtime": {}, "method": {"name": path.name}, "parent": {"path": "original", "model_sha256": ""}}
+    run.create(config, {}, Split(0, EMPTY, EMPTY, EMPTY))
+    return run
+
+
+def evaluated(path: Path, **changes: Any) -> dict[str, Any]:
+    """A run with its record -> the record."""
+    made = record(path.name, run=str(path), per_sample=None, **changes)
+    run_at(path).write_record(made)
+    return made
+
+
+@pytest.fixture
+def complaint(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    def run(*argv: object) -> str:
+        capsys.readouterr()
+        assert main([str(argument) for argument in argv]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert len(said.err.splitlines()) == 1
+        return said.err
+
+    return run
+
+
+def reported(*argv: object) -> list[str]:
+    """The runs of the report that is written."""
+    out = Path(str(argv[-1]))
+    assert main(["report", *map(str, argv[:-1]), "--out", str(out)]) == 0
+    return [found["run"] for found in json.loads((out / "results.json").read_text())]
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Path:
+    """Three runs, one of them (a trial of a search) without a record; the original's lies beside Retrain."""
+    folder = tmp_path / "request"
+    for method in ("retrain", "finetune"):
+        evaluated(folder / method)
+    original = record("pretrain", run="runs/moco", per_sample=None)
+    RunFolder(folder / "retrain").write_record(original, of_original=True)
+    run_at(folder / "finetune-trial1")
+    records = [json.loads(path.read_text()) for path in folder.glob("*/evaluation.json")]
+    (folder / "comparison.json").write_text(json.dumps({"publish": None, "records": [*records, original]}))
+    return folder
+
+
+def test_of_a_comparison_all_evaluated_runs_are_taken(comparison: Path, tmp_path: Path) -> None:
+    expected = {str(comparison / "finetune"), str(comparison / "retrain"), "runs/moco"}
+    found = reported(comparison, tmp_path / "report")
+    assert (len(found), set(found)) == (3, expected)
+    both = reported(comparison, evaluated(tmp_path / "neggrad")["run"], tmp_path / "report")
+    assert set(both) == expected | {str(tmp_path / "neggrad")}
+
+
+def test_a_retrain_from_elsewhere_is_taken_from_what_the_comparison_says(comparison: Path, tmp_path: Path) -> None:
+    (comparison / "retrain").rename(tmp_path / "elsewhere")
+    found = reported(comparison, tmp_path / "report")
+    assert found == [str(comparison / "finetune"), str(comparison / "retrain"), "runs/moco"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"records": 3}'])
+def test_a_damaged_comparison_is_one_sentence(
+    comparison: Path, complaint: Callable[..., str], tmp_path: Path, text: str
+) -> None:
+    (comparison / "comparison.json").write_text(text)
+    assert "comparison.json holds no records" in complaint("report", comparison, "--out", tmp_path / "report")
+
+
+def test_a_report_is_not_written_into_a_run(complaint: Callable[..., str], tmp_path: Path) -> None:
+    run = tmp_path / "finetune"
+    evaluated(run)
+    before = sorted(run.iterdir())
+    for out in (run, run / "deep" / "report"):
+        assert f"lies in the run {run}; give a folder outside" in complaint("report", run, "--out", out)
+    assert sorted(run.iterdir()) == before
+    assert reported(run, tmp_path / "report") == [str(run)]
+
+
+def test_of_an_original_it_is_said_where_its_record_lies(complaint: Callable[..., str], tmp_path: Path) -> None:
+    original, unlearned = (run_at(tmp_path / kind, kind) for kind in ("pretrain", "unlearn"))
+    said = complaint("report", original, "--out", tmp_path / "report")
+    assert "lies beside a run that does; give such a run" in said
+    assert f"muc evaluate {original} UNLEARNED_RUN --against RETRAIN_RUN" in said
+    said = complaint("report", unlearned, "--out", tmp_path / "report")
+    assert f"first: muc evaluate {unlearned} --against" in said
