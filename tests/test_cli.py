@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import tyro
 
 import muc
 from muc.__main__ import COMMANDS, main
@@ -107,12 +108,81 @@ def test_the_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == f"muc {muc.__version__}\n"
 
 
-@pytest.mark.parametrize("argv", [["pretrain", "--epochs", "many"], ["pretrain", "--colour", "red"], ["unlearn"]])
-def test_malformed_flags_end_with_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def help_page(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as stop:
-        main(argv)
+        main([*argv, "--help"])
+    assert stop.value.code == 0
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_help_shows_what_a_flag_does_and_not_what_it_undoes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "--no-stem-relu No ReLU after the first convolution" in help_page(["pretrain"], capsys)
+    for command in ("evaluate", "report"):
+        shown = help_page([command], capsys)
+        assert "(at least one)" in shown
+        assert "(default: )" not in shown
+
+
+def test_help_says_how_to_see_the_flags_of_another_method(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "flags of others: muc unlearn --method NAME --help" in help_page(["unlearn"], capsys)
+    assert "(here: neggrad;" in help_page(["unlearn", "--method", "neggrad"], capsys)
+
+
+# --- flags ---
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["pretrain", "--epochs", "abc"], "--epochs is 'abc'; give a whole number"),
+        (["pretrain", "--epochs", "3", "--epochs=1.5"], "--epochs is '1.5'; give a whole number"),
+        (["pretrain", "--train_limit", "many"], "--train-limit is 'many'; give a whole number"),
+        (["pretrain", "--learning-rate", "fast"], "--learning-rate is 'fast'; give a number"),
+        (["demo", "--seeds", "x"], "--seeds is 'x'; give a whole number"),
+        (["reproduce", "cifar10-10", "--seeds", "1", "x", "2"], "--seeds is 'x'; give a whole number"),
+        (["pretrain", "--epochs"], "--epochs has no value; give a whole number"),
+        (["pretrain", "--data", "--epochs", "3"], "--data has no value"),
+        (["pretrain", "--stream", "onn"], "unknown --stream 'onn'; did you mean 'on'? valid: auto, off, on"),
+        (
+            ["pretrain", "--dta", "glyphs"],
+            "muc pretrain has no --dta; did you mean --data? `muc pretrain --help` lists",
+        ),
+        (["pretrain", "--dta=glyphs"], "muc pretrain has no --dta; did you mean --data?"),
+        (["pretrain", "--colour", "red"], "muc pretrain has no --colour; `muc pretrain --help` lists its flags"),
+        (["pretrain", "glyphs"], "muc pretrain has no place for 'glyphs'; put a value behind its flag"),
+        (["pretrain", "--force", "yes"], "muc pretrain has no place for 'yes'"),
+        (["resume", "one", "two"], "muc resume has no place for 'two'"),
+        (["unlearn"], "needs RUN; for example: muc unlearn runs/moco --method"),
+        (["serve", "keys", "add", "RUN"], "muc serve keys add needs --name; for example: muc serve keys add"),
+        (["serve", "keys", "add", "RUN", "--nam", "x"], "muc serve keys add has no --nam; did you mean --name?"),
+        (
+            ["unlearn", "runs/original", "--method", "neggrad", "--beta", "3"],
+            "muc unlearn --method neggrad has no --beta; `muc unlearn --method neggrad --help` lists its flags",
+        ),
+        (["unlearn", "--bta", "3", "runs/original"], "has no --bta; did you mean --beta?"),
+        (
+            ["unlearn", "runs/original", "--beta", "3", "--paper-beta=4"],
+            "--beta 3 and --paper-beta 4 are one weight in two units; leave one of them out",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_flag_is_one_sentence(complaint: Callable[..., str], argv: list[str], words: str) -> None:
+    assert words in complaint(*argv)
+
+
+def test_a_parser_that_gives_no_account_of_faults_speaks_for_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That account is not public: another version of tyro may have none."""
+    monkeypatch.delattr(tyro._errors, "on_parse_error")
+    with pytest.raises(SystemExit) as stop:
+        main(["pretrain", "--epochs", "many"])
     assert stop.value.code == 2
-    assert f"muc {argv[0]} --help" in capsys.readouterr().err
+    assert "'many'" in capsys.readouterr().err
 
 
 # --- names and numbers ---
@@ -447,6 +517,25 @@ def test_runs_are_listed_with_their_state(copied: Path, capsys: pytest.CaptureFi
     table = capsys.readouterr().out
     assert "runs/original-finetune" in table
     assert "corrupt" in table
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_a_letter_shows_another(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    (copied / "original").rename(copied / "画 ünï…")
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding) for name in ("stdout", "stderr")}
+    with monkeypatch.context() as patch:
+        for name, stream in streams.items():
+            patch.setattr(sys, name, stream)
+        assert main(["runs", "runs"]) == 0
+        assert main(["runs", "画"]) == 2
+    shown = {}
+    for name, stream in streams.items():
+        stream.seek(0)
+        shown[name] = stream.read()
+    assert f"runs/{'? ?n??' if encoding == 'ascii' else '? ünï?'} " in shown["stdout"]
+    assert "there is no folder '?'" in shown["stderr"]
 
 
 def test_defaults_are_those_of_the_run_and_not_of_the_one_that_is_replaced(tmp_path: Path) -> None:

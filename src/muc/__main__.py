@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from io import TextIOWrapper
 
 from muc import __version__
 from muc.errors import Interrupted, UserError, check_name
@@ -45,6 +46,9 @@ Example: muc pretrain --data glyphs --out runs/first
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input is one sentence on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a letter that the terminal does not have is no reason to fail
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP.format(commands="\n".join(f"  {name:10} {what}" for name, (_, _, what) in COMMANDS.items())))

@@ -1,22 +1,26 @@
 """Flags from the settings dataclasses, flattened: `--learning-rate`, not `--optimisation.learning-rate`."""
 
 import json
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, NoReturn, Self, TypeVar
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
 from muc import config
-from muc.errors import UserError
+from muc.errors import UserError, check_name
 
 T = TypeVar("T")
 
 Run = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-Runs = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+Runs = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN", help_behavior_hint="(at least one)")]
 RequestFlags = OmitArgPrefixes[config.Request]
 RuntimeFlags = OmitArgPrefixes[config.Runtime]
 
@@ -34,6 +38,8 @@ class DataFlags(config.Data):
 class ModelFlags(config.Model):
     """The contrastive model: a backbone and what its algorithm puts around it."""
 
+    stem_relu: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: there is one)")] = config.Model.stem_relu
+    """No ReLU after the first convolution (ResNets), as in the paper's released code."""
     towers: tyro.conf.Suppress[dict[str, Any] | None] = None  # comes with an imported model, not from a person
 
 
@@ -62,26 +68,111 @@ class PretrainingFlags(config.Pretraining):
 
 
 def parse(kind: type[T], argv: Sequence[str], command: str, about: str, example: str, default: Any = None) -> T:
-    """Fill the dataclass from the flags; where they are wrong, tyro says how and exits with code 2."""
+    """Fill the dataclass from the flags; what is wrong with them is one sentence."""
     options = {} if default is None else {"default": default}
-    return tyro.cli(
-        kind,
-        args=list(argv),
-        prog=f"muc {command}",
-        description=f"{about}\n\nExample: {example}",
-        config=(tyro.conf.FlagCreatePairsOff,),
-        **options,
-    )
+
+    def fill(arguments: Sequence[str]) -> T:
+        return tyro.cli(
+            kind,
+            args=list(arguments),
+            prog=f"muc {command}",
+            description=f"{about}\n\nExample: {example}",
+            config=(tyro.conf.FlagCreatePairsOff,),
+            **options,
+        )
+
+    def known() -> list[str]:
+        with redirect_stdout(TextIOWrapper(BytesIO(), "utf-8")) as page, suppress(SystemExit):
+            fill(["--help"])
+        page.seek(0)
+        return ["--help", *re.findall(r"│ (--[\w.-]+)", page.read())]
+
+    def refuse(fault: Any) -> None:
+        method = getattr(default, "method", None)
+        name = command if method is None else f"{command} --method {peek(argv, '--method', method)}"
+        with suppress(AttributeError):  # tyro's account of a fault is not public; of another version its own words do
+            explain(fault, argv, f"muc {name}", known(), example)
+
+    watch: Callable[[Any], Any] = getattr(getattr(tyro, "_errors", None), "on_parse_error", nullcontext)
+    with watch(refuse):
+        flags = fill(argv)
+    refuse_twice(argv)
+    return flags
+
+
+NUMBERS: dict[str, tuple[type, str]] = {"FLOAT": (float, "a number"), "INT": (int, "a whole number")}
+"""How a help page shows what a flag takes -> what it is made with, and in words."""
+SAME = ("--beta", "--paper-beta")
+
+
+def explain(fault: Any, argv: Sequence[str], command: str, known: Sequence[str], example: str) -> None:
+    """One sentence for what tyro found, where it is something that a person may do."""
+    kind = type(fault).__name__
+    strange = {"UnrecognizedArgs": "tokens", "MissingArgs": "unrecognized_tokens"}
+    words = list(getattr(fault, strange[kind])) if kind in strange else []
+    if kind == "BadValue" and fault.argument.is_positional():  # tyro looked for it where a flag is
+        words = [flag for flag in given(argv) if flag not in known]
+    for flag in given(words):
+        close = get_close_matches(flag[2:], [name[2:] for name in known], n=1)
+        hint = f"did you mean --{close[0]}? " if close else ""
+        raise UserError(f"{command} has no {flag}; {hint}`{command} --help` lists its flags")
+    match kind:
+        case "UnrecognizedArgs":
+            fix = f"put a value behind its flag (`{command} --help` lists the flags)"
+            raise UserError(f"{command} has no place for '{words[0]}'; {fix}")
+        case "MissingArgs":
+            names = " and ".join(name_of(missing.arg) for missing in fault.missing_arguments)
+            raise UserError(f"{command} needs {names}; for example: {example.splitlines()[0]}")
+        case "InvalidChoice":
+            check_name(name_of(fault.argument), fault.value, [choice for choice in fault.choices if choice != "None"])
+        case "BadValue" | "InstantiationFailure" if fault.argument is not None:
+            refuse_value(fault.argument, argv)
+        case "InstantiationFailure":
+            raise UserError(str(fault.message))
+
+
+def refuse_value(argument: Any, argv: Sequence[str]) -> NoReturn:
+    name, shown = name_of(argument), str(argument.lowered.metavar)
+    make, words = next((NUMBERS[key] for key in NUMBERS if key in shown), (str, "one behind it"))
+    for word in given(argv).get(name, ()):
+        try:
+            make(word)
+        except ValueError:
+            raise UserError(f"{name} is '{word}'; give {words}") from None
+    raise UserError(f"{name} has no value; give {words}")
+
+
+def name_of(argument: Any) -> str:
+    return str(argument.lowered.metavar if argument.is_positional() else argument.lowered.name_or_flags[-1])
+
+
+def refuse_twice(argv: Sequence[str]) -> None:
+    """One of these would be ignored."""
+    first, second = (given(argv).get(flag) for flag in SAME)
+    if first and second:
+        raise UserError(
+            f"{SAME[0]} {first[0]} and {SAME[1]} {second[0]} are one weight in two units; leave one of them out"
+        )
+
+
+def given(argv: Sequence[str]) -> dict[str, list[str]]:
+    """The flags of a command line and the words behind each; of one that comes twice, the last counts."""
+    found: dict[str, list[str]] = {}
+    words: list[str] = []
+    for argument in argv:
+        if argument == "--":
+            break
+        if argument.startswith("--"):
+            flag, equals, value = argument.partition("=")
+            words = found[flag.replace("_", "-")] = [value] if equals else []
+        else:
+            words.append(argument)
+    return found
 
 
 def peek(argv: Sequence[str], flag: str, default: str) -> str:
     """A flag's value before parsing: other flags' defaults depend on it."""
-    for i, argument in enumerate(argv):
-        if argument.startswith(f"{flag}="):
-            return argument.partition("=")[2]
-        if argument == flag and i + 1 < len(argv):
-            return argv[i + 1]
-    return default
+    return next(iter(given(argv).get(flag, ())), default)
 
 
 def say(text: str) -> None:

@@ -57,7 +57,8 @@ class Unlearn(Generic[M]):
 
 def unlearn(argv: Sequence[str]) -> None:
     name = check_name("method", peek(argv, "--method", DEFAULT_METHOD), METHODS)
-    about = f"Serve a deletion request with one method (here: {name}). The result is a new run; the original stays."
+    how = f"here: {name}; flags of others: muc unlearn --method NAME --help"
+    about = f"Serve a deletion request with one method ({how}). The result is a new run; the original stays."
     example = "muc unlearn runs/moco --method alignment_calibration --forget-fraction 0.1 --beta 0.8"
     default = Unlearn(run=tyro.MISSING, hyper=default_method(name, *recipe_of(argv)))
     kind: Any = METHODS[name]
