@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from muc import config, opening, runs
 from muc.__main__ import main
 from muc.config import Request
+from muc.evaluation import records as evaluating
 from muc.evaluation.gaps import gaps
 from muc.evaluation.white_box import evaluate
 from muc.methods import METHODS, GradientAscent, usual_methods
@@ -401,3 +403,109 @@ def test_a_run_records_every_setting(small: RunFolder, tmp_path: Path) -> None:
     assert opening.pretraining_of(RunFolder(tmp_path / "run")) == opening.pretraining_of(small)
     # What "auto" came to is recorded: a resumed run goes on with the same arithmetic.
     assert from_dict(config.Runtime, values["runtime"]) == replace(CPU, precision="float32")
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Of a command that is refused, in one sentence."""
+    capsys.readouterr()
+    assert main(list(map(str, arguments))) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("muc: error: ")
+    assert said.count("\n") == 1
+    return said
+
+
+@pytest.mark.parametrize("method", ["retrain", "finetune", "l1_sparsity"])
+def test_a_request_for_one_image_is_served(small: RunFolder, tmp_path: Path, method: str) -> None:
+    (tmp_path / "one").write_text(f"{small.split().retain[0]}\n")
+    ask = ["--method", method, "--forget", str(tmp_path / "one"), "--threads", "1", "--device", "cpu"]
+    assert main(["unlearn", str(small), *ask, "--epochs", "1", "--out", str(tmp_path / "run")]) == 0
+    assert len(RunFolder(tmp_path / "run").split().unlearn) == 1
+    assert main(["evaluate", str(tmp_path / "run"), "--device", "cpu", "--threads", "1"]) == 0
+
+
+def test_methods_that_compare_images_to_forget_want_two(
+    small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one").write_text(f"{small.split().retain[0]}\n")
+    said = complaint(capsys, "unlearn", small, "--forget", tmp_path / "one", "--out", tmp_path / "run")
+    assert "names 1 image" in said
+    assert "serve it by retrain, finetune or l1_sparsity" in said
+    assert not (tmp_path / "run").exists()
+
+
+def made(small: RunFolder, folder: Path) -> tuple[RunFolder, RunFolder]:
+    """A copy of the run, and one unlearned from it."""
+    original, served = RunFolder(folder / "original"), RunFolder(folder / "served")
+    shutil.copytree(small.path, original.path)
+    ask = config.Request(forget_fraction=0.2)
+    return original, runs.unlearn_run(original, METHODS["finetune"](epochs=1), ask, served.path, CPU)
+
+
+def test_an_original_that_was_replaced_is_no_measure(
+    small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Forgetting scores would be against the wrong model."""
+    original, served = made(small, tmp_path)
+    assert main(["evaluate", str(served), "--device", "cpu", "--threads", "1"]) == 0
+    kept = (served.path / "evaluation.json").read_bytes()
+    settings = opening.pretraining_of(original)
+    runs.pretrain_run(replace(settings, seed=settings.seed + 1), original.path, CPU, force=True)
+    for judged in ([served], [original, served]):
+        assert "is not the model any more that" in complaint(capsys, "evaluate", *judged, "--device", "cpu")
+    assert (served.path / "evaluation.json").read_bytes() == kept
+
+
+def test_no_run_is_lost_inside_another(small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    original, served = made(small, tmp_path)
+    inside = original.path / "inside"
+    said = complaint(capsys, "unlearn", original, "--forget-fraction", "0.1", "--out", inside)
+    assert "lies inside the run to unlearn from" in said
+    shutil.copytree(served.path, inside)
+    said = complaint(capsys, "pretrain", "--data", "digits", "--out", original, "--force")
+    assert f"holds another run, {inside}, which would be lost" in said
+    assert RunFolder(inside).done
+    assert original.done
+
+
+def test_an_export_into_a_run_is_refused(small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, served = made(small, tmp_path)
+    weights = served.path / "model.safetensors"
+    before = weights.read_bytes()
+    assert "would lie inside the run" in complaint(capsys, "export", served, "--out", weights, "--force")
+    assert weights.read_bytes() == before
+
+
+def test_a_record_that_cannot_be_kept_is_said_before_anything_is_measured(
+    small: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, served = made(small, tmp_path)
+
+    def full(path: Path) -> None:
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(evaluating, "prepare_folder", full)
+    monkeypatch.setattr(evaluating, "record_of", lambda *_: pytest.fail("measured"))
+    assert main(["evaluate", str(served), "--device", "cpu", "--threads", "1"]) == 2
+
+
+def test_data_are_found_from_anywhere_and_where_they_were_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    random = np.random.default_rng(0)
+    np.savez(here / "mine.npz", images=random.integers(256, size=(30, 8, 8), dtype=np.uint8), labels=np.arange(30) % 3)
+    monkeypatch.chdir(here)
+    fast = ["--architecture", "mlp", "--epochs", "1", "--batch-size", "8", "--threads", "1", "--device", "cpu"]
+    assert main(["pretrain", "--data", "mine.npz", *fast, "--out", "run"]) == 0
+    monkeypatch.chdir(there)
+    ask = ["--method", "finetune", "--epochs", "1", "--forget-fraction", "0.2", "--threads", "1", "--device", "cpu"]
+    assert main(["unlearn", "../here/run", *ask, "--out", "first"]) == 0
+    (here / "mine.npz").rename(there / "mine.npz")
+    said = complaint(capsys, "unlearn", here / "run", *ask, "--out", "second")
+    assert "name the folder that holds 'mine.npz' in MUC_DATA" in said
+    monkeypatch.setenv("MUC_DATA", str(there))
+    assert main(["unlearn", "../here/run", *ask, "--out", "second"]) == 0
+    assert RunFolder("first").result()["model_sha256"] == RunFolder("second").result()["model_sha256"]

@@ -33,7 +33,7 @@ def pretrain(
     runtime: config.Runtime | None = None,
 ) -> ContrastiveModel:
     """Train the model in place on all training images but `leave_out`, and return it."""
-    split = _split(images, leave_out, at_least=1)  # nothing is compared with them
+    split = _split(images, leave_out)
     settings = config.recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
     return _train(model, Retrain(), images, split, settings, seed, runtime)
@@ -106,10 +106,10 @@ def embedder(model: ContrastiveModel, runtime: config.Runtime | None = None) -> 
     return answer
 
 
-def _split(images: ImageSet, forget: Sequence[int], at_least: int = 2) -> Split:
+def _split(images: ImageSet, forget: Sequence[int]) -> Split:
     everyone = np.arange(len(images.train))
     split = Split(seed=0, validation=everyone[:0], retain=everyone, unlearn=everyone[:0])
-    return forget_indices(split, forget, at_least) if len(forget) else split
+    return forget_indices(split, forget) if len(forget) else split
 
 
 def _train(

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ import torch
 from muc import config
 from muc.data import ImageSet, load_images
 from muc.data.images import OF_FILES
+from muc.data.sources import data_root
 from muc.errors import UserError, check_name
 from muc.evaluation.features import embed
 from muc.methods import METHODS, Method
@@ -67,14 +69,32 @@ def open_images(run: RunFolder) -> ImageSet:
     """The run's data, which must be what it began with."""
     data, digest = pretraining_of(run).data, str(run.config()["data_sha256"])
     # Streamed if it was at first, on whatever machine this is: the digests of files and pixels cannot be compared.
-    images = load_images(replace(data, stream="on" if digest.startswith(OF_FILES) else "off"))
+    data = replace(data, stream="on" if digest.startswith(OF_FILES) else "off")
+    images = load_images(located(data, run))
     if images.digest != digest:
-        raise UserError(f"the data '{data.name}' is not what {run} was made with; restore the original images")
+        raise UserError(
+            f"the data '{data.name}' is not what {run} was made with; restore the original images, also those it has "
+            "forgotten: all are needed until the last request is served and evaluated"
+        )
     split = run.split()
     last = np.concatenate([split.train, split.validation]).max(initial=0)
     if last >= len(images.train):
         raise UserError(f"{run} names image {last}, but {images.name} has {len(images.train)}; restore its split.json")
     return images
+
+
+def located(data: config.Data, run: RunFolder) -> config.Data:
+    """Where the data are now: the place that the run names, or under the same name in the data folder (MUC_DATA)."""
+    path = Path(data.name)
+    if not path.is_absolute() or path.exists():
+        return data
+    moved = data_root(data) / path.name
+    if not moved.exists():
+        raise UserError(
+            f"the data of {run} are not at '{data.name}' any more; put them back, or name the folder that holds "
+            f"'{path.name}' in MUC_DATA"
+        )
+    return replace(data, name=str(moved))
 
 
 def parent_of(run: RunFolder) -> RunFolder | None:

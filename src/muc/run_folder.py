@@ -121,6 +121,8 @@ class RunFolder:
         return all(p.name in ("split.json", "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
 
     def _empty(self) -> None:
+        if other := next(self.path.glob("*/config.json"), None):
+            raise UserError(f"{self} holds another run, {other.parent}, which would be lost; move it away first")
         (self.path / "result.json").unlink(missing_ok=True)  # first: a half-emptied folder must not look finished
         children = [child for child in self.path.iterdir() if child.name != "config.json"]
         for child in children:

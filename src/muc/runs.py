@@ -4,7 +4,7 @@ are the same thing."""
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from muc.batches import check_paired
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
 from muc.data.feed import bound_by
+from muc.data.sources import whole_path
 from muc.environment import environment
 from muc.errors import Interrupted, UserError
 from muc.flops import matmul_rate, step_flops
@@ -48,6 +49,7 @@ def pretrain_run(
     split_seed: int | None = None,
 ) -> RunFolder:
     """Train an encoder from scratch into a new run folder; which images it sees is drawn by its seed, or another."""
+    settings = replace(settings, data=whole_path(settings.data))
     images = load_images(settings.data)
     if settings.model.algorithm == "clip":
         check_paired(images.train_captions, f"'{settings.data.name}'")
@@ -74,8 +76,9 @@ def unlearn_run(
     force: bool = False,
 ) -> RunFolder:
     """Serve a deletion request with one method, from a finished run into a new one."""
-    if parent.path.resolve().is_relative_to(Path(out).resolve()):
-        raise UserError(f"--out {out} is or holds the run to unlearn from; give another folder")
+    here, there = parent.path.resolve(), Path(out).resolve()
+    if here.is_relative_to(there) or there.is_relative_to(here):
+        raise UserError(f"--out {out} is, holds or lies inside the run to unlearn from; give another folder")
     inherited, result = parent.config(), parent.result()
     images = open_images(parent)
     split = apply_request(parent.split(), request, images)

@@ -174,7 +174,7 @@ def test_impossible_requests_are_refused_and_all_others_are_served(n_retain: int
         plan = plan_batches(retain, forget, rows, 8, 0)
         assert len(plan.epoch(0)) == plan.steps >= 1
         return
-    with pytest.raises(UserError, match=r"the request (names|leaves) \d+ images"):
+    with pytest.raises(UserError, match=r"the request (names|leaves) \d+ image"):
         plan_batches(retain, forget, rows, 8, 0)
 
 

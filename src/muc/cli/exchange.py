@@ -45,8 +45,8 @@ class Export:
     run: Run
     """The run whose encoder to hand out."""
     to: Literal["safetensors", "onnx", "torchvision"] = "safetensors"
-    """safetensors: in the naming it was imported with (of CLIP both towers); torchvision: torchvision's names; onnx: to
-    run anywhere (of CLIP the image tower)."""
+    """safetensors: in the naming it was imported with (of CLIP both towers; only open_clip's can be imported again);
+    torchvision: torchvision's names; onnx: to run anywhere (of CLIP the image tower)."""
     out: Path | None = None
     """File to write (default: RUN.safetensors or RUN.onnx)."""
     force: bool = False

@@ -64,7 +64,8 @@ def plan_batches(
     """Fix the batches' make-up. An epoch passes once over the retain rows (or the forget rows alone)."""
     if rows != "retain" and len(forget) < 2:
         raise UserError(
-            f"the request names {len(forget)} images; at least 2 are needed, to compare them with each other"
+            f"the request names {len(forget)} image, and this method compares those to forget with each other; serve "
+            "it by retrain, finetune or l1_sparsity, or together with a second request"
         )
     if rows != "forget" and len(retain) < MIN_RETAIN:
         raise UserError(f"the request leaves {len(retain)} images to retain; at least {MIN_RETAIN} must stay")

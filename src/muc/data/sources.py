@@ -87,6 +87,12 @@ def _load(settings: Data) -> ImageSet:
     raise AssertionError("unreachable: every known name has a loader above")
 
 
+def whole_path(settings: Data) -> Data:
+    """A file or folder by its whole path, so that a run finds its data from wherever it is used."""
+    path = Path(settings.name)
+    return replace(settings, name=str(path.resolve())) if settings.name not in DATASETS and path.exists() else settings
+
+
 def data_root(settings: Data) -> Path:
     return Path(settings.root or os.environ.get("MUC_DATA") or "data")
 

@@ -1,5 +1,6 @@
 """Who is trained on and who is to be forgotten: splits from a seed, and deletion requests."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -40,17 +41,14 @@ def apply_request(split: Split, request: Request, images: ImageSet) -> Split:
     return forget_indices(split, split.retain[images.train_labels[split.retain] == label])
 
 
-def forget_indices(split: Split, forget: Sequence[int] | np.ndarray, at_least: int = 2) -> Split:
+def forget_indices(split: Split, forget: Sequence[int] | np.ndarray) -> Split:
     """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten."""
     given = np.asarray(forget)
     if len(given) and given.dtype.kind not in "iu":  # 1.5 would become 1, which nobody named
         raise UserError(f"the request names {given[0]}; give whole numbers, indices of training images")
     forget = given.astype(np.int64)
-    if len(forget) < at_least:
-        raise UserError(
-            f"the request names {len(forget)} trained images; at least {at_least} are needed, to compare them with "
-            "each other"
-        )
+    if not len(forget):
+        raise UserError("the request names no image that was trained on; name at least one")
     values, counts = np.unique(forget, return_counts=True)
     if (counts > 1).any():
         raise UserError(f"the request names image {values[counts > 1][0]} more than once; list each image once")
@@ -71,16 +69,19 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
     Where names are themselves numbers, as COCO's keys are, a number is always a name.
     """
     try:
-        lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+        # Editors put a mark before the first line, and other systems write é in two letters: what looks the same is.
+        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the request {path} ({error}); give a text file with one image a line") from None
     if not lines:
         raise UserError(f"the request {path} is empty; list one index or name a line")
-    by_name = {name: i for i, name in enumerate(images.train_names)}
-    held_out = set(images.test_names) - by_name.keys()
+    by_name = {composed(name): i for i, name in enumerate(images.train_names)}
+    by_name |= {name: i for i, name in enumerate(images.train_names)}
+    held_out = {*images.test_names, *map(composed, images.test_names)} - by_name.keys()
     numbered = any(name.isdecimal() for name in chain(by_name, held_out))
     indices = []
-    for line in lines:
+    for written in lines:
+        line = written if written in by_name else composed(written)
         if line in by_name:
             indices.append(by_name[line])
         elif line in held_out:
@@ -98,6 +99,10 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
                 f"{path} names image {indices[-1]}, but {images.name} has images 0 to {len(images.train) - 1}"
             )
     return np.array(indices, dtype=np.int64)
+
+
+def composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
 
 
 def _class_index(name: str, class_names: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from muc.models import CLIP
 from muc.progress import meter
 from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split
 from muc.runtime import Runtime
-from muc.storage import FORMAT_VERSION, read_object
+from muc.storage import FORMAT_VERSION, prepare_folder, read_object
 
 SEARCH_PROBE_EPOCHS = 20
 
@@ -38,6 +38,9 @@ def evaluate_runs(
     served = find_served(order)
     for run in order:
         check_comparable(run, served)
+    check_comparable(original_of(served), served)
+    for run in {r.path.resolve() for r in (*others, served)}:
+        prepare_folder(run)  # before what takes long: the record can be kept
     if against:
         check_retrain(against)
     resolved = Runtime(runtime)
@@ -73,12 +76,20 @@ def is_original(run: RunFolder, served: RunFolder) -> bool:
     return parent is not None and parent.path.resolve() == run.path.resolve()
 
 
+def original_of(served: RunFolder) -> RunFolder:
+    original = opening.parent_of(served)
+    assert original is not None, "a run that serves a request has a parent"
+    return original
+
+
 def check_comparable(run: RunFolder, served: RunFolder) -> None:
     """Gaps mean something only between models of one original that were asked to forget the same images."""
-    run.result()
+    result = run.result()
     if run.config()["data_sha256"] != served.config()["data_sha256"]:
         raise UserError(f"{run} and {served} were made with different data; evaluate runs of one data set together")
     if is_original(run, served):
+        if result["model_sha256"] != served.original_sha256():
+            raise UserError(f"{run} is not the model any more that {served} was made from; unlearn from it again")
         return
     if sorted(run.split().unlearn) != sorted(served.split().unlearn):
         raise UserError(f"{run} and {served} do not serve the same request; evaluate runs of one request together")
@@ -113,8 +124,7 @@ def judge(
     and with a Retrain that is judged alike, and the probe takes nine tenths of an evaluation.
     """
     images, split, settings = opening.open_images(run), served.split(), opening.pretraining_of(run)
-    original = opening.parent_of(served)
-    assert original is not None, "a run that serves a request has a parent"
+    original = original_of(served)
     model, before = opening.open_model(run, images), opening.open_model(original, images)
     if held_out == "validation":
         rows = split.validation

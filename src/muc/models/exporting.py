@@ -28,6 +28,8 @@ def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
     out = Path(out)
     if out.is_dir():
         raise UserError(f"{out} is a folder; give the name of a file")
+    if (out.parent / "split.json").is_file():
+        raise UserError(f"{out} would lie inside the run {out.parent}; give an --out outside of it")
     if out.exists() and not force:
         raise UserError(f"{out} exists; give another --out, or --force to replace it")
     settings = pretraining_of(run).model
@@ -44,11 +46,11 @@ def export_run(run: RunFolder, to: str, out: Path, force: bool = False) -> Path:
 def write_safetensors(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
     """The encoder of an imported run under the keys it came with, any other under plain ones.
 
-    Of open_clip's towers the whole model: both, and the temperature. A file that came from a Hugging Face folder can
+    Of image-text models the whole: both towers, and the temperature. A file that came from a Hugging Face folder can
     take the place of its model.safetensors.
     """
     naming = source_naming(run)
-    tensors = run.load_model() if settings.architecture.startswith(config.OPEN_CLIP) else backbone
+    tensors = run.load_model() if settings.algorithm == "clip" else backbone
     storage.save_tensors(out, naming.outward(tensors), describe(run, settings, backbone))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from muc import config
 from muc.batches import check_paired
 from muc.data import ImageSet, load_images, make_split
+from muc.data.sources import whole_path
 from muc.errors import UserError
 from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
@@ -61,6 +62,7 @@ def import_run(
     if settings.model.algorithm == "clip":
         weights, model_settings = locate(file, settings.model)
         settings = replace(settings, model=model_settings)
+    settings = replace(settings, data=whole_path(settings.data))
     images = load_images(settings.data)
     split = make_split(images, settings.data, settings.seed)
     tensors = read_weights(weights)
