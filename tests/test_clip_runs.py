@@ -291,3 +291,14 @@ def test_a_demo_of_two_algorithms_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert main(["demo", "--clip", "--algorithm", "moco", "--out", str(tmp_path / "demo")]) == 2
     assert "--clip is --algorithm clip, and --algorithm moco was given" in capsys.readouterr().err
     assert not (tmp_path / "demo").exists()
+
+
+def test_an_export_holds_both_towers_and_the_temperature(original: RunFolder, tmp_path: Path) -> None:
+    from muc.models.exporting import export_run
+    from muc.storage import load_tensors
+
+    tensors, _ = load_tensors(export_run(original, "safetensors", tmp_path / "clip.safetensors"))
+    weights = original.load_model()
+    assert tensors.keys() == weights.keys()
+    assert any(name.startswith("text.") for name in tensors)
+    assert all(torch.equal(tensors[name], weights[name]) for name in weights)
