@@ -402,7 +402,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_can_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
         assert main(["pretrain", *TINY, "--out", "new"]) == 2
-    assert "are free; make room, then resume" in capsys.readouterr().err
+    assert "are free; make room and run the same command again" in capsys.readouterr().err
     assert main(["resume", "new"]) == 0
 
 

@@ -3,8 +3,11 @@
 import errno
 import json
 import os
+import re
 import shutil
 from collections import namedtuple
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +32,13 @@ from muc.storage import (
 )
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool)
+OLDER = (
+    b'\x00\x01\x00\x00\x00\x00\x00\x00{"__metadata__":{"muc":"{\\"kind\\": \\"test\\"}","sha256":"'
+    b'd1e5a1fe9e2d4d7f4a6672c7191dd476adcc8fa817675ef40c66abf47f20e41c","format_version":"1"},'
+    b'"b":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}      '
+    b"\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\xc0?\x00\x00\x00\xc0"
+)
+"""The same tensors as in small_file, as they were written at first: three values in the header, in any order."""
 SPLIT = Split(seed=3, validation=np.array([4, 1]), retain=np.array([0, 5, 2]), unlearn=np.array([3, 6]))
 
 
@@ -95,8 +105,31 @@ def test_the_digest_tells_tensors_and_metadata_apart(tmp_path: Path) -> None:
     assert save_tensors(tmp_path / "t", {"x": a.clone()}, {}) in digests
 
 
-def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
-    path = small_file(tmp_path)
+def older_file(folder: Path) -> Path:
+    path = folder / "older.safetensors"
+    path.write_bytes(OLDER)
+    return path
+
+
+def test_equal_tensors_make_equal_files(tmp_path: Path) -> None:
+    digests = set()
+    for i in range(20):  # one of six orders, if it were left to chance
+        values = {"kind": "test", "seed": 3} if i % 2 else {"seed": 3, "kind": "test"}
+        save_tensors(tmp_path / "t", {"a": torch.tensor([1.5, -2.0]), "b": torch.tensor(7)}, values)
+        digests.add(sha256((tmp_path / "t").read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_files_as_they_were_written_at_first_are_still_read(tmp_path: Path) -> None:
+    tensors, metadata = load_tensors(older_file(tmp_path))
+    assert metadata == {"kind": "test"}
+    assert torch.equal(tensors["a"], torch.tensor([1.5, -2.0]))
+    assert torch.equal(tensors["b"], torch.tensor(7))
+
+
+@pytest.mark.parametrize("kind", [small_file, older_file])
+def test_every_flipped_bit_is_found(tmp_path: Path, kind: Callable[[Path], Path]) -> None:
+    path = kind(tmp_path)
     whole = path.read_bytes()
     for position in range(len(whole)):
         for mask in (*(1 << bit for bit in range(8)), 0xFF):
@@ -206,13 +239,18 @@ def test_a_folder_in_the_place_of_a_file_is_named_and_nothing_is_left(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_too_little_disk_space_is_noticed_before_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("free", [1000, 1 << 20])
+def test_too_little_disk_space_is_noticed_before_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
     path = small_file(tmp_path)
     whole = path.read_bytes()
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
-    with pytest.raises(UserError, match="only 0 MB are free; make room, then resume"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - free, free))
+    with pytest.raises(UserError, match=f"only {free:,} are free; make room and run the same command again") as said:
         save_tensors(path, {"a": torch.zeros(9)}, {})
+    needed = re.findall(r"needs ([\d,]+) bytes", str(said.value))
+    assert int(needed[0].replace(",", "")) > free
     assert path.read_bytes() == whole
 
 

@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return complain("the disk is full; make room, then continue with: muc resume RUN")
+            return complain("the disk is full; make room and run the same command again, or go on with: muc resume RUN")
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
             return complain(f"no permission for {error.filename}; choose another place or change its permissions")
         if error.errno == errno.ENAMETOOLONG:

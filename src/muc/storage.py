@@ -21,6 +21,7 @@ from muc.errors import UserError
 
 FORMAT_VERSION = 1
 PARTIAL = ".partial"
+SPARE_BYTES = 1 << 20  # what is left free beside a file of weights, for the small ones that come with it
 LONGEST_SHOWN = 120  # letters of a path in a sentence
 ROW_OR_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|\[([-\d.,eE\s]+)\]')
 """Of JSON: a row of numbers (group 1), or a text, in which brackets are what somebody wrote."""
@@ -167,17 +168,21 @@ def read_object(path: Path, *keys: str) -> dict[str, Any]:
 
 
 def save_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, Any]) -> str:
-    """One safetensors file whose header carries `metadata` and a SHA-256 over both; -> that digest."""
+    """One safetensors file whose header carries `metadata` and a SHA-256 over both; -> that digest.
+
+    All of it is one value under one key: of several keys safetensors writes any first, and equal files would differ.
+    """
     from safetensors.torch import save
 
     tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     text = json.dumps(metadata, sort_keys=True)
     digest = _digest(tensors, text)
-    payload = save(tensors, {"format_version": str(FORMAT_VERSION), "muc": text, "sha256": digest})
-    free = shutil.disk_usage(path.parent).free
-    if free < len(payload) + (1 << 20):
+    header = {"format_version": FORMAT_VERSION, "metadata": text, "sha256": digest}
+    payload = save(tensors, {"muc": json.dumps(header)})
+    needed, free = len(payload) + SPARE_BYTES, shutil.disk_usage(path.parent).free
+    if free < needed:
         raise UserError(
-            f"{path} needs {len(payload) / 1e6:.0f} MB but only {free / 1e6:.0f} MB are free; make room, then resume"
+            f"{path} needs {needed:,} bytes but only {free:,} are free; make room and run the same command again"
         )
     with replacing(path) as f:
         f.write(payload)
@@ -199,10 +204,23 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             tensors = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118, not a dict
     except (SafetensorError, ValueError, OSError):
         raise damaged from None
-    check_version(header.get("format_version"), path)
-    if "muc" not in header or header.get("sha256") != _digest(tensors, header["muc"]):
+    found = _read_header(header)
+    check_version(found.get("format_version"), path)
+    text = found.get("metadata")
+    if not isinstance(text, str) or found.get("sha256") != _digest(tensors, text):
         raise damaged
-    return tensors, json.loads(header["muc"])
+    return tensors, json.loads(text)
+
+
+def _read_header(header: dict[str, str]) -> dict[str, Any]:
+    """What save_tensors wrote; at first it was three values under keys of their own."""
+    if "format_version" in header:
+        return {**header, "metadata": header.get("muc")}
+    try:
+        found = json.loads(header.get("muc", ""))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _digest(tensors: dict[str, Any], text: str) -> str:
