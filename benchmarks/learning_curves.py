@@ -21,7 +21,8 @@ from muc.evaluation.features import embed
 from muc.evaluation.probe import confidences, train_probe
 from muc.methods import Retrain
 from muc.models import build_model
-from muc.runtime import Runtime, derive_seed
+from muc.runtime import Runtime
+from muc.seeds import derive_seed
 from muc.train import Training
 
 

@@ -17,7 +17,8 @@ from muc.methods import METHODS, Method
 from muc.models import ContrastiveModel, build_model
 from muc.restoring import from_dict
 from muc.run_folder import RunFolder
-from muc.runtime import Runtime, derive_seed
+from muc.runtime import Runtime
+from muc.seeds import derive_seed
 
 
 def fresh_model(settings: config.Pretraining, images: ImageSet, seed: int) -> ContrastiveModel:

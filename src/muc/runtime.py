@@ -1,11 +1,10 @@
-"""The only place for device, precision, seeds and threads."""
+"""The only place for device, precision, threads and recorded steps."""
 
 import gc
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from hashlib import sha256
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
@@ -17,6 +16,7 @@ from muc.augment import ViewParameters
 from muc.errors import UserError
 from muc.models.contract import set_fast
 from muc.models.lane import side_stream
+from muc.seeds import derive_seed
 
 CACHED_PIXELS = 64 * 32**2
 M = TypeVar("M", bound=torch.nn.Module)
@@ -196,8 +196,3 @@ def own_device(device: torch.device) -> torch.device:
         raise UserError(f"{wanted} processes were started on a machine with {count} GPUs; start one for each of them")
     torch.cuda.set_device(number)
     return torch.device("cuda", number)
-
-
-def derive_seed(*parts: int | str) -> int:
-    """A 63-bit seed from any labels: streams for different purposes never overlap."""
-    return int.from_bytes(sha256(repr(parts).encode()).digest()[:8], "little") >> 1

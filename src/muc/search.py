@@ -12,7 +12,8 @@ from muc.evaluation.records import judge, request_digest
 from muc.methods import Method
 from muc.methods.recipes import TIED, search_ranges
 from muc.run_folder import RunFolder
-from muc.runtime import Runtime, derive_seed
+from muc.runtime import Runtime
+from muc.seeds import derive_seed
 from muc.storage import write_json
 
 CRITERIA = ("AG", "AG_classifier", "AG_auc")

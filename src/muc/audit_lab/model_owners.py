@@ -18,7 +18,8 @@ from muc.config import Runtime
 from muc.methods import FineTune, Method
 from muc.methods.recipes import default_method
 from muc.models import ContrastiveModel
-from muc.runtime import derive_seed, resolve_device
+from muc.runtime import resolve_device
+from muc.seeds import derive_seed
 from muc.storage import load_tensors, make_folder, save_tensors
 
 

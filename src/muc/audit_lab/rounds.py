@@ -13,7 +13,7 @@ from muc.audit_lab.model_owners import Desk
 from muc.audit_lab.owners import Owner
 from muc.config import Runtime
 from muc.errors import UserError
-from muc.runtime import derive_seed
+from muc.seeds import derive_seed
 
 OWNERS = 4
 """Who ask in one round."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from muc.errors import UserError
-from muc.runtime import derive_seed
+from muc.seeds import derive_seed
 
 TOKENISED_AT_ONCE = 4096
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from muc.errors import UserError
-from muc.runtime import derive_seed
+from muc.seeds import derive_seed
 
 MIN_RETAIN = 2
 

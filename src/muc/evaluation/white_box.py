@@ -16,7 +16,8 @@ from muc.evaluation.features import alignment, chunk_size, embed
 from muc.evaluation.probe import confidences, train_probe
 from muc.models import ContrastiveModel
 from muc.run_folder import Split
-from muc.runtime import Runtime, derive_seed
+from muc.runtime import Runtime
+from muc.seeds import derive_seed
 
 NONE = np.arange(0)
 MEMBERS = 10_000  # at most so many members and as many non-members make up an attack's training data

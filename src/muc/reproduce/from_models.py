@@ -20,7 +20,8 @@ from muc.report.words import setting_name
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
-from muc.runtime import Runtime, derive_seed
+from muc.runtime import Runtime
+from muc.seeds import derive_seed
 from muc.storage import read_json, write_json
 
 SHOWN = 8
