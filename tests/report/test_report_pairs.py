@@ -76,3 +76,17 @@ def test_the_page_of_images_does_not() -> None:
     assert "<dt>EMIA</dt>" in text
     assert "<dt>R@k</dt>" not in text
     assert "a model that never saw the images" in text
+
+
+def test_pairs_share_marks_where_they_are_tied_and_show_short_times() -> None:
+    given = pair_records(seeds=1)
+    for found in given:
+        found["metrics"]["RTE_minutes"] = 0.0123
+        if found["method"] not in ("pretrain", "retrain"):
+            found["metrics"] |= {"retain_similarity": 60.0, "unlearn_similarity": 55.0}
+    table = all_tables(given)[0]
+    assert {row[0].mark for row in table.rows} == {""}
+    assert column(table, "RTE (min)")["Fine-tune"].text == "0.012"
+    given[2]["metrics"]["unlearn_similarity"] = 54.0  # Retrain: 49.84
+    marks = [row[0].mark for row in all_tables(given)[0].rows]
+    assert marks == ["", "", "best", *["second"] * (len(given) - 3)]

@@ -159,3 +159,39 @@ def test_an_attack_that_guesses_is_named() -> None:
 def test_unequal_seeds_are_said() -> None:
     records = trials({"retrain": [0] * 3, "finetune": [1.0] * 3, "neggrad": [2.0] * 2})
     assert "not all run with the same seeds" in text(*records)
+
+
+def test_methods_that_are_tied_get_no_winner() -> None:
+    retrain = made("retrain", 0)
+    tied = text(retrain, made("finetune", 1.001), made("neggrad", 1.004), made("l1_sparsity", 2))
+    assert tied.startswith("Of 3 methods, Fine-tune and NegGrad are tied as the closest to Retrain, the model trained")
+    assert "they are 1.00 percentage points away (one seed). Next is ℓ1-sparsity at 2.00." in tied
+    assert "came closest" not in tied
+    assert " took " not in tied  # what one of them costs would make it the winner
+    following = text(retrain, made("finetune", 1), made("neggrad", 2), made("l1_sparsity", 2))
+    assert "Of 3 methods, Fine-tune came closest to Retrain" in following
+    assert "Next are NegGrad and ℓ1-sparsity, tied at 2.00." in following
+    everyone = text(retrain, made("finetune", 1), made("neggrad", 1))
+    assert everyone.startswith("The 2 methods Fine-tune and NegGrad are tied, all equally far from Retrain")
+    assert "Next" not in everyone
+
+
+def test_ties_are_named_wherever_the_closest_is() -> None:
+    retrain, two = made("retrain", 0), [made("finetune", 1), made("neggrad", 1)]
+    assert headline(retrain, *two) == "Closest to Retrain: 2 tied"
+    untouched = text(made("pretrain", 0.5), retrain, *two)
+    assert "the closest methods, which are tied, Fine-tune and NegGrad, 1.00 (one seed)" in untouched
+    far = text(*trials({"retrain": [0] * 3, "finetune": [0.8] * 3, "neggrad": [0.8] * 3}))
+    assert "Fine-tune and NegGrad are 3.0 times as far from Retrain" in far
+    same = [made(m, gap, metrics={"unlearn_AUC": 0.55}) for m, gap in (("finetune", 1), ("neggrad", 2))]
+    auc = text(made("retrain", 0, metrics={"unlearn_AUC": 0.5}), *same)
+    assert "By AG auc, on which no attack's threshold has a say, Fine-tune and NegGrad are tied at 1.25." in auc
+
+
+def test_tied_settings_of_a_search_admit_their_selection() -> None:
+    tried = [
+        made("finetune", g, method_settings={"learning_rate": r}, run=f"r{r}") for r, g in ((1, 1), (2, 1), (3, 2))
+    ]
+    said = text(made("retrain", 0), *tried)
+    assert "They are the best of 3 settings of Fine-tune, chosen by the very gap" in said
+    assert "settings of" not in text(made("retrain", 0), made("finetune", 1), made("neggrad", 1))

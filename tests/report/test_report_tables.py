@@ -242,3 +242,42 @@ def test_a_record_without_settings_stands_beside_others() -> None:
     del made[0]["method_settings"]
     (comparison,) = compare(made)
     assert len(comparison.entries) == 2
+
+
+def marked(*emia: float, retrain: float = 50) -> dict[str, str]:
+    methods = ("finetune", "gradient_ascent", "neggrad", "l1_sparsity")
+    made = [exact("retrain", emia=retrain), *(exact(m, emia=e) for m, e in zip(methods, emia, strict=False))]
+    return {row[0].text: row[0].mark for row in all_tables(made)[0].rows[1:]}
+
+
+def test_methods_that_look_tied_share_a_mark() -> None:
+    assert list(marked(52, 51, 52.001, 53).values()) == ["second", "best", "second", ""]
+    assert list(marked(51, 51.001, 52).values()) == ["best", "best", ""]  # nobody is second
+    assert list(marked(51, 51, 51.001).values()) == ["", "", ""]
+    assert list(marked(51).values()) == ["best"]
+
+
+def test_ties_by_the_average_without_decisions_share_a_mark() -> None:
+    methods = {"retrain": 0.5, "finetune": 0.55, "neggrad": 0.55, "l1_sparsity": 0.56}
+    made = [exact(m) for m in methods]
+    for found, auc in zip(made, methods.values(), strict=True):
+        found["metrics"]["unlearn_AUC"] = auc
+    marks = {name: cell.mark for name, cell in column(all_tables(made)[1], "AG auc").items()}
+    assert marks == {"Retrain": "", "Fine-tune": "best", "NegGrad": "best", "ℓ1-sparsity": ""}
+
+
+def test_short_times_have_two_digits_that_say_something() -> None:
+    minutes = {"finetune": 0.0112, "gradient_ascent": 0.00034, "neggrad": 0.0996, "l1_sparsity": 0.171, "zebra": 0.0}
+    made = [record(m, metrics={"RTE_minutes": t}) for m, t in minutes.items()]
+    table = all_tables([record("retrain", metrics={"RTE_minutes": 12.345}), *made])[0]
+    found = {name: cell.text for name, cell in column(table, "RTE (min)").items()}
+    assert found == {
+        "Retrain": "12.35",
+        "Fine-tune": "0.011",
+        "Gradient ascent": "0.00034",
+        "NegGrad": "0.10",
+        "ℓ1-sparsity": "0.17",
+        "zebra": "0.00",
+    }
+    two = [record("finetune", seed, metrics={"RTE_minutes": 0.01 + 0.002 * seed}) for seed in range(2)]
+    assert column(all_tables(two)[0], "RTE (min)")["Fine-tune"].text == "0.011 ± 0.001"

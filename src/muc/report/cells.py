@@ -37,3 +37,11 @@ def number(stat: Stat | None, digits: int) -> str:
         return MISSING
     mean = f"{stat.mean:.{digits}f}"
     return mean if stat.sd is None else f"{mean} ± {stat.sd:.{digits}f}"
+
+
+def brief_number(stat: Stat | None, digits: int) -> str:
+    """The same with two digits that are not leading zeros: of fast methods on small data 0.00 minutes say nothing."""
+    if stat is None:
+        return MISSING
+    exponent = int(f"{stat.mean:.1e}".partition("e")[2])
+    return number(stat, max(digits, 1 - exponent))

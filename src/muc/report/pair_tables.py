@@ -4,9 +4,9 @@ from typing import Any
 
 from muc import paper
 from muc.evaluation.gaps import PAIR_METRICS
-from muc.report.cells import NOT_MEANT, Cell, Mark, Table, number
+from muc.report.cells import NOT_MEANT, Cell, Mark, Table, brief_number, number
 from muc.report.group import Comparison, Entry
-from muc.report.ranks import rank_cells, rank_name, rank_note
+from muc.report.ranks import marks, rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 SIMILARITIES = ("retain_similarity", "unlearn_similarity", "test_similarity")
@@ -14,7 +14,6 @@ SIMILARITIES = ("retain_similarity", "unlearn_similarity", "test_similarity")
 
 def pair_results_table(comparison: Comparison) -> Table:
     """Image-text similarities with their gaps to Retrain; the smallest average gap is marked."""
-    marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
     printed = paper.pair_rows(comparison.setting.data, comparison.setting.forget_fraction)
     ranked = rank_cells(comparison, {m: r["avg_gap"] for m, r in printed.items()})
@@ -27,8 +26,8 @@ def pair_results_table(comparison: Comparison) -> Table:
         + rank_note(comparison, printed),
         columns=("Method", "FS", *map(metric_name, SIMILARITIES), "AG", rank_name(printed), "AGP", "RTE (min)"),
         rows=tuple(
-            _results_row(e, marks.get(id(e), ""), cell, _paper_cells(printed.get(e.method)))
-            for e, cell in zip(comparison.entries, ranked, strict=True)
+            _results_row(e, mark, cell, _paper_cells(printed.get(e.method)))
+            for e, mark, cell in zip(comparison.entries, marks(comparison), ranked, strict=True)
         ),
     )
 
@@ -50,7 +49,7 @@ def _results_row(entry: Entry, mark: Mark, rank: Cell, printed: dict[str, str]) 
         rank,
         Cell(NOT_MEANT) if exact else Cell(number(entry.gap("AGP"), 2)),
         # The original's time is that of its training: no unlearning took place.
-        Cell(NOT_MEANT if entry.method == "pretrain" else number(entry.metric("RTE_minutes"), 2)),
+        Cell(NOT_MEANT if entry.method == "pretrain" else brief_number(entry.metric("RTE_minutes"), 2)),
     )
 
 

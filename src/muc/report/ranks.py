@@ -3,11 +3,12 @@
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
-from muc.report.cells import NOT_MEANT, Cell
-from muc.report.group import REFERENCES, Comparison
+from muc.report.cells import NOT_MEANT, Cell, Mark
+from muc.report.group import REFERENCES, Comparison, Entry
 from muc.report.words import entry_name
 
 K = TypeVar("K", bound=Hashable)
+MARKS: dict[int, Mark] = {1: "best", 2: "second"}
 
 
 def rank_name(printed: Mapping[str, object]) -> str:
@@ -20,9 +21,28 @@ def ranks(gaps: Mapping[K, float], digits: int = 2) -> dict[K, int]:
     return {key: 1 + sum(other < own for other in shown.values()) for key, own in shown.items()}
 
 
+def places(comparison: Comparison, average: str = "AG") -> dict[int, int]:
+    """{position of an approximate method's entry: its place by that average gap}"""
+    known = {i: gap.mean for i, e in enumerate(comparison.entries) if e.approximate and (gap := e.gap(average))}
+    return ranks(known)
+
+
+def marks(comparison: Comparison, average: str = "AG") -> list[Mark]:
+    """Of every entry; none where all methods are tied, for then none is better than another."""
+    found = places(comparison, average)
+    if len(found) > 1 and set(found.values()) == {1}:
+        return [""] * len(comparison.entries)
+    return [MARKS.get(found.get(i, 0), "") for i in range(len(comparison.entries))]
+
+
+def at_place(comparison: Comparison, place: int, average: str = "AG") -> list[Entry]:
+    """The methods that share a place."""
+    return [comparison.entries[i] for i, own in places(comparison, average).items() if own == place]
+
+
 def rank_cells(comparison: Comparison, printed: Mapping[str, float | None]) -> list[Cell]:
     """Of every entry; `printed` are the paper's average gaps by method."""
-    own = ranks({i: g.mean for i, e in enumerate(comparison.entries) if e.approximate and (g := e.gap("AG"))})
+    own = places(comparison)
     theirs = ranks({m: gap for m, gap in printed.items() if gap is not None and m not in REFERENCES})
     return [
         Cell(str(own[i]), str(theirs[e.method]) if e.method in theirs else None) if i in own else Cell(NOT_MEANT)

@@ -4,11 +4,11 @@ from typing import Any
 
 from muc import paper
 from muc.evaluation.gaps import METRICS
-from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, number
+from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, brief_number, number
 from muc.report.group import Comparison, Entry, Record, Stat, compare
 from muc.report.noise import Noise, noise_of
 from muc.report.pair_tables import pair_membership_table, pair_results_table, retrieval_table
-from muc.report.ranks import rank_cells, rank_name, rank_note
+from muc.report.ranks import marks, rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
 
@@ -35,12 +35,11 @@ def results_table(comparison: Comparison) -> Table:
     s = comparison.setting
     where = (s.data, s.algorithm, s.architecture, s.forget_fraction)
     printed, scores = paper.reference_rows(*where), paper.forgetting_scores(*where)
-    marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked(), ("best", "second"), strict=False)}
     most = max(len(e.records) for e in comparison.entries)
     ranked = rank_cells(comparison, {m: r["avg_gap"] for m, r in printed.items()})
     rows = [
-        _results_row(e, most, marks.get(id(e), ""), cell, _paper_cells(e, printed, scores))
-        for e, cell in zip(comparison.entries, ranked, strict=True)
+        _results_row(e, most, mark, cell, _paper_cells(e, printed, scores))
+        for e, mark, cell in zip(comparison.entries, marks(comparison), ranked, strict=True)
     ]
     columns = ("Method", "FS", *METRICS, "AG", rank_name(printed), "AG cls", "AGP", "RTE (min)", "Memory (GB)")
     if all(e.metric("peak_memory_GB") is None for e in comparison.entries):  # on a CPU nobody knows
@@ -91,6 +90,8 @@ def _results_row(entry: Entry, most: int, mark: Mark, rank: Cell, printed: dict[
     def cell(column: str, stat: Stat | None, digits: int, gap: str | None = None, mark: Mark = "") -> Cell:
         return Cell(number(stat, digits), gap, printed.get(column), mark)
 
+    time = Cell(brief_number(entry.metric("RTE_minutes"), 2), paper=printed.get("RTE (min)"))
+
     return (
         Cell(name, mark=mark),
         cell("FS", entry.metric("FS"), 4),
@@ -104,7 +105,7 @@ def _results_row(entry: Entry, most: int, mark: Mark, rank: Cell, printed: dict[
             for column, key in (("AG cls", "AG_classifier"), ("AGP", "AGP"))
         ),
         # The original's time is that of its training: no unlearning took place.
-        Cell(NOT_MEANT) if entry.method == "pretrain" else cell("RTE (min)", entry.metric("RTE_minutes"), 2),
+        Cell(NOT_MEANT) if entry.method == "pretrain" else time,
         Cell(NOT_MEANT) if entry.method == "pretrain" else cell("Memory (GB)", entry.metric("peak_memory_GB"), 2),
     )
 
@@ -136,14 +137,13 @@ def membership_table(comparison: Comparison) -> Table:
         "TPR at 1 % FPR": ("EMIA_TPR_at_1_FPR", 2),
         "Attack accuracy": ("EMIA_accuracy", 2),
     }
-    marks: dict[int, Mark] = {id(e): m for e, m in zip(comparison.ranked("AG_auc"), ("best", "second"), strict=False)}
     rows = [
         (
             Cell(entry_name(e)),
             *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()),
-            Cell(NOT_MEANT if e.method == "retrain" else number(e.gap("AG_auc"), 2), mark=marks.get(id(e), "")),
+            Cell(NOT_MEANT if e.method == "retrain" else number(e.gap("AG_auc"), 2), mark=mark),
         )
-        for e in comparison.entries
+        for e, mark in zip(comparison.entries, marks(comparison, "AG_auc"), strict=True)
     ]
     noise = noise_of(comparison)
     floor = noise.between.get("AG_auc") if noise else None
