@@ -129,3 +129,74 @@ def test_a_single_image_can_be_left_out(images: ImageSet) -> None:
     assert not torch.equal(seen.backbone[1].weight, other.backbone[1].weight)
     with pytest.raises(muc.UserError, match="names 1 image, and this method compares"):
         muc.unlearn(seen, images, [5], runtime=ONE_THREAD)
+
+
+def test_a_name_is_no_method(images: ImageSet) -> None:
+    model: Any = own_model("simclr")
+    for method, example in (("finetune", "FineTune"), ("oblivion", "NegGrad"), (muc.FineTune, "NegGrad")):
+        with pytest.raises(muc.UserError, match=rf"method is .*; give a method object such as muc\.{example}\(\)"):
+            muc.unlearn(model, images, [1, 2, 3], method)
+
+
+def test_a_plain_dataset_or_encoder_is_refused_with_what_makes_one_of_ours(images: ImageSet) -> None:
+    model, dataset, encoder = own_model("simclr"), pictures(10), nn.Flatten()
+    wrong: Any
+    for wrong in (dataset, (dataset, dataset)):
+        for call in (
+            lambda data: muc.pretrain(model, data),
+            lambda data: muc.unlearn(model, data, [1, 2]),
+            lambda data: muc.evaluate(model, model, data, [1, 2]),
+        ):
+            with pytest.raises(
+                muc.UserError, match=r"images is of type (list|tuple); .*muc\.from_dataset\(train, test\)"
+            ):
+                call(wrong)
+    wrong = encoder
+    for call in (
+        lambda: muc.pretrain(wrong, images),
+        lambda: muc.unlearn(wrong, images, [1, 2]),
+        lambda: muc.evaluate(model, wrong, images, [1, 2]),
+    ):
+        with pytest.raises(muc.UserError, match=r"the model is of type Flatten; wrap it: muc\.SimCLR"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ((np.zeros((3, 8, 8), np.uint8), "cat"), r"mine\[0\] has the label 'cat'; give classes as whole numbers"),
+        ((np.zeros((3, 8, 8), np.uint8), 1.5), r"has the label 1\.5; give classes as whole numbers"),
+        ((np.zeros((3, 8, 8), np.uint8), np.arange(2)), "has the label .*; give classes as whole numbers"),
+        (np.zeros((3, 8, 8), np.uint8), r"mine\[0\] is of type ndarray; give pairs of an image and its label"),
+        ((np.zeros((3, 8, 8), np.uint8), 1, 2), "has 3 parts; give pairs of an image and its label"),
+        ({"image": 0, "label": 1}, "is of type dict; give pairs of an image and its label"),
+    ],
+    ids=["name", "fraction", "several", "image", "three", "dict"],
+)
+def test_a_dataset_that_has_no_labels_is_one_sentence(item: Any, words: str) -> None:
+    with pytest.raises(muc.UserError, match=words):
+        muc.from_dataset([item] * 5, [item] * 5, "mine")
+
+
+def test_labels_may_be_arrays_of_one_number() -> None:
+    kinds = (2, np.int64(2), np.array([2]), np.array(2), torch.tensor(2), torch.tensor([2]))
+    made = muc.from_dataset([(pictures(1)[0][0], label) for label in kinds], pictures(5))
+    assert made.train_labels.tolist() == [2] * len(kinds)
+
+
+def test_pairs_without_captions_are_one_sentence() -> None:
+    with pytest.raises(muc.UserError, match=r"pairs\[0\] is of type ndarray; give pairs of an image and its caption"):
+        muc.from_pairs([np.zeros((3, 8, 8), np.uint8)], [])
+
+
+@pytest.mark.parametrize("kind", ["simclr", "moco"])
+def test_a_wrong_feature_dim_is_said_with_both_numbers(images: ImageSet, kind: str) -> None:
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 12))
+    model = muc.SimCLR(encoder, 100) if kind == "simclr" else muc.MoCo(encoder, 100, queue_size=32)
+    words = "feature_dim is 100, but the backbone gives 12 features an image"
+    with pytest.raises(muc.UserError, match=words):
+        muc.pretrain(model, images, QUICK, runtime=ONE_THREAD)
+    with pytest.raises(muc.UserError, match=words):
+        muc.unlearn(model, images, [1, 2], muc.NegGrad(epochs=1), batch_size=16, runtime=ONE_THREAD)
+    with pytest.raises(muc.UserError, match="feature_dim is 12, but the backbone gives 3 x 8 x 8 features an image"):
+        muc.pretrain(muc.SimCLR(nn.Identity(), 12), images, QUICK, runtime=ONE_THREAD)

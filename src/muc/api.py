@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from muc import config
+from muc import augment, config
 from muc.audit import Embed
 from muc.data import ImageSet, forget_indices, plan_batches
 from muc.errors import UserError
 from muc.evaluation import pairs, white_box
 from muc.evaluation.features import embed
-from muc.methods import Method, Retrain
+from muc.methods import METHODS, Method, NegGrad, Retrain
 from muc.methods.recipes import default_method
 from muc.models import CLIP, ContrastiveModel
 from muc.progress import meter
@@ -33,6 +35,7 @@ def pretrain(
     runtime: config.Runtime | None = None,
 ) -> ContrastiveModel:
     """Train the model in place on all training images but `leave_out`, and return it."""
+    _check(images, model)
     split = _split(images, leave_out)
     settings = config.recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
@@ -58,7 +61,11 @@ def unlearn(
     runtime: config.Runtime | None = None,
 ) -> ContrastiveModel:
     """A copy of the model that has forgotten the training images `forget` (indices); the original stays as it is."""
+    _check(images, model)
     method = method or default_method("alignment_calibration", images.name, algorithm_of(model))
+    if not isinstance(method, Method):
+        example = METHODS.get(str(method), NegGrad).__name__
+        raise UserError(f"method is {method!r}; give a method object such as muc.{example}()")
     if method.epochs is None or method.learning_rate is None:
         raise UserError(
             f"{type(method).__name__} trains from scratch; call muc.pretrain(fresh_model, leave_out=forget)"
@@ -89,6 +96,7 @@ def evaluate(
     runtime: config.Runtime | None = None,
 ) -> dict[str, Any]:
     """All white-box metrics of a model that was to forget `forget`; `muc.gaps(a, b)` compares two such results."""
+    _check(images, model, before)
     if isinstance(model, CLIP) and isinstance(before, CLIP):
         return pairs.evaluate(model, before, images, _split(images, forget), Runtime(runtime))
     settings = replace(config.Pretraining(), views=views or config.Views(), probe=probe or config.Probe())
@@ -106,6 +114,32 @@ def embedder(model: ContrastiveModel, runtime: config.Runtime | None = None) -> 
     return answer
 
 
+def _check(images: ImageSet, *models: ContrastiveModel) -> None:
+    """Plain datasets and plain encoders are what is passed by mistake."""
+    if not isinstance(images, ImageSet):
+        raise UserError(f"images is of type {type(images).__name__}; make an image set: muc.from_dataset(train, test)")
+    for model in models:
+        if not isinstance(model, ContrastiveModel):
+            raise UserError(f"the model is of type {type(model).__name__}; wrap it: muc.SimCLR(encoder, feature_dim)")
+
+
+def _check_width(model: ContrastiveModel, images: ImageSet, runtime: Runtime) -> None:
+    """A backbone must give as many features as its projector takes."""
+    first = getattr(model, "projector", None)
+    first = first[0] if isinstance(first, nn.Sequential) else first
+    if not isinstance(first, nn.Linear):
+        return
+    pixels = torch.tensor(np.asarray(images.train[:2]), device=runtime.device)
+    with torch.no_grad(), runtime.autocast():
+        found = runtime.place(model).eval().features(runtime.as_input(augment.plain(pixels))).shape[1:]
+    if tuple(found) != (first.in_features,):
+        width = " x ".join(map(str, found))
+        raise UserError(
+            f"feature_dim is {first.in_features}, but the backbone gives {width} features an image; make the model with "
+            "the width of its backbone"
+        )
+
+
 def _split(images: ImageSet, forget: Sequence[int]) -> Split:
     everyone = np.arange(len(images.train))
     split = Split(seed=0, validation=everyone[:0], retain=everyone, unlearn=everyone[:0])
@@ -121,10 +155,11 @@ def _train(
     seed: int,
     runtime: config.Runtime | None,
 ) -> ContrastiveModel:
-    optimisation = settings.optimisation
+    optimisation, resolved = settings.optimisation, Runtime(runtime)
+    _check_width(model, images, resolved)
     plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, seed)
     training = Training(
-        model, method, images.train, plan, settings.views, optimisation, Runtime(runtime), seed, images.train_captions
+        model, method, images.train, plan, settings.views, optimisation, resolved, seed, images.train_captions
     )
     with meter(type(method).__name__, optimisation.epochs) as progress:
         training.run(lambda line: progress.advance(note=f"loss {line['loss']:.4f}"))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -135,7 +136,8 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
     """An image set from two PyTorch-style datasets of (image, label); images are PIL, arrays or tensors of one size."""
     arrays: list[np.ndarray] = []
     for part in (train, test):
-        pairs = [(to_pixels(image, f"{name}[{i}]"), int(label)) for i, (image, label) in enumerate(part)]
+        items = [_pair(item, f"{name}[{i}]", "label") for i, item in enumerate(part)]
+        pairs = [(to_pixels(x, f"{name}[{i}]"), _whole(label, f"{name}[{i}]")) for i, (x, label) in enumerate(items)]
         if len({image.shape for image, _ in pairs}) != 1:
             raise UserError(f"{name}: images differ in shape (or there are none); resize them to one size")
         arrays += [np.stack([image for image, _ in pairs]), np.array([label for _, label in pairs], dtype=np.int64)]
@@ -145,10 +147,25 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
 
 def from_pairs(train: Iterable[Any], test: Iterable[Any], name: str = "pairs") -> ImageSet:
     """An image set from two datasets of (image, caption) or (image, [captions]); images as in `from_dataset`."""
-    parts = [list(part) for part in (train, test)]
+    parts = [[_pair(item, f"{name}[{i}]", "caption") for i, item in enumerate(part)] for part in (train, test)]
     images = from_dataset(*([(image, 0) for image, _ in part] for part in parts), name=name)
     train_captions, test_captions = ([[c] if isinstance(c, str) else list(c) for _, c in part] for part in parts)
     return replace(images, train_captions=train_captions, test_captions=test_captions)
+
+
+def _pair(item: Any, name: str, second: str) -> tuple[Any, Any]:
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        found = f"has {len(item)} parts" if isinstance(item, tuple | list) else f"is of type {type(item).__name__}"
+        raise UserError(f"{name} {found}; give pairs of an image and its {second}")
+    image, other = item
+    return image, other
+
+
+def _whole(label: Any, name: str) -> int:
+    try:
+        return index(label.item() if hasattr(label, "item") else label)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"{name} has the label {label!r}; give classes as whole numbers from 0") from None
 
 
 def to_pixels(image: Any, name: str) -> np.ndarray:
