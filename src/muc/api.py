@@ -135,8 +135,8 @@ def _check_width(model: ContrastiveModel, images: ImageSet, runtime: Runtime) ->
     if tuple(found) != (first.in_features,):
         width = " x ".join(map(str, found))
         raise UserError(
-            f"feature_dim is {first.in_features}, but the backbone gives {width} features an image; make the model with "
-            "the width of its backbone"
+            f"feature_dim is {first.in_features}, but the backbone gives {width} features an image; make the model "
+            "with the width of its backbone"
         )
 
 
