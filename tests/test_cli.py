@@ -18,6 +18,7 @@ import tyro
 
 import muc
 from muc.__main__ import COMMANDS, main
+from muc.cli.flags import peek
 from muc.cli.training import recipe_of
 from muc.run_folder import CONFIG_KEYS, RunFolder
 from muc.storage import read_json, write_json
@@ -172,6 +173,13 @@ def test_help_says_how_to_see_the_flags_of_another_method(capsys: pytest.Capture
 )
 def test_a_wrong_flag_is_one_sentence(complaint: Callable[..., str], argv: list[str], words: str) -> None:
     assert words in complaint(*argv)
+
+
+def test_of_a_flag_that_comes_twice_the_last_gives_the_defaults_too() -> None:
+    argv = ["--data", "glyphs", "--train_limit=3", "--data=cifar10", "--force", "runs/a"]
+    assert peek(argv, "--data", "svhn") == "cifar10"
+    assert peek(argv, "--train-limit", "") == "3"
+    assert peek(argv, "--algorithm", "moco") == "moco"
 
 
 def test_a_parser_that_gives_no_account_of_faults_speaks_for_itself(
