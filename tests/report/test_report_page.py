@@ -134,7 +134,20 @@ def test_a_single_record_makes_a_page(tmp_path: Path) -> None:
     bare = record("finetune", per_sample=None, env=None, method_settings=None)
     page = Page(write_report([bare], tmp_path).read_text())
     assert "cannot be said how close" in page.text
+    assert "What was measured of each method: 1 run in 1 setting" in page.text
+    assert "How close" not in page.text
+    assert "AG held-out" not in page.text
     assert page.alts == []
+
+
+def test_a_page_without_retrain_explains_its_average_gap(tmp_path: Path) -> None:
+    made = [record(m, per_sample=None) for m in ("pretrain", "finetune")]
+    for found in made:
+        found["metrics"] |= {"held_out_EMIA": 50.0, "held_out_accuracy": 85.0, "held_out_CMIA": 40.0}
+    text = write_report(made, tmp_path).read_text()
+    assert "<dt>AG held-out</dt>" in text
+    assert '<th scope="col">AG held-out</th>' in text
+    assert "n/a" not in Page(text).text
 
 
 def test_settings_that_were_left_open_are_not_shown(tmp_path: Path) -> None:

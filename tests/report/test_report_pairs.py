@@ -90,3 +90,21 @@ def test_pairs_share_marks_where_they_are_tied_and_show_short_times() -> None:
     given[2]["metrics"]["unlearn_similarity"] = 54.0  # Retrain: 49.84
     marks = [row[0].mark for row in all_tables(given)[0].rows]
     assert marks == ["", "", "best", *["second"] * (len(given) - 3)]
+
+
+def test_without_retrain_pairs_have_gaps_to_held_out_pairs() -> None:
+    given = [r for r in pair_records(seeds=1) if r["method"] != "retrain"]
+    table = all_tables(given)[0]
+    assert table.title.startswith("What was measured: ")
+    assert table.columns == ("Method", "FS", "Retain", "Unlearn", "Test", "RTE (min)")
+    cells = [cell for row in table.rows for cell in row]
+    assert not [cell for cell in cells if cell.gap or cell.text == "n/a" or "(" in (cell.paper or "")]
+    assert "bracket" not in table.caption
+    for found in given:
+        found["metrics"] |= {"retain_similarity": 60.0, "unlearn_similarity": 50.0, "held_out_similarity": 44.0}
+    given[0]["metrics"]["retain_similarity"] = 61.0
+    table = all_tables(given)[0]
+    # By hand: |60 - 61| and |50 - 44|.
+    assert column(table, "AG held-out")["Fine-tune"].text == "3.50"
+    assert "treats the pairs to forget as held-out pairs" in table.caption
+    assert "AG held-out" not in all_tables(pair_records())[0].columns

@@ -85,6 +85,23 @@ def test_no_retrain_no_claim() -> None:
     assert text(made("retrain", 0)).startswith("No approximate unlearning method")
 
 
+def without_retrain(**gaps: float) -> str:
+    """Of methods whose gap to held-out images is so large."""
+    held_out = {"held_out_EMIA": 50.0, "held_out_accuracy": 85.0, "held_out_CMIA": 40.0, "unlearn_AUC": 0.61}
+    return text(*(made(method, gap, metrics=held_out) for method, gap in gaps.items()))
+
+
+def test_without_retrain_it_is_told_what_is_known() -> None:
+    said = without_retrain(pretrain=2, finetune=1, neggrad=1.5)
+    assert "cannot be said how close a method comes to exact unlearning. By AG held-out, the average gap" in said
+    assert "to a stand-in for Retrain, Fine-tune is closest at 1.00; the original as it is: 2.00." in said
+    assert "in 61.0 % of comparisons (50 % is chance); it takes Retrain to tell how much of that" in said
+    tied = without_retrain(pretrain=2, finetune=1, neggrad=1)
+    assert "Fine-tune and NegGrad are tied as the closest at 1.00" in tied
+    worse = without_retrain(pretrain=1, finetune=1.5, neggrad=2)
+    assert "no method is closer than the original as it is (1.00; Fine-tune: 1.50)" in worse
+
+
 def test_a_search_admits_its_selection() -> None:
     tried = [made("finetune", g, method_settings={"learning_rate": g}, run=f"r{g}") for g in (0.5, 1.0)]
     said = text(made("retrain", 0), *tried)

@@ -71,16 +71,52 @@ def test_the_order_of_methods_and_settings() -> None:
 def test_settings_are_never_mixed(field: str) -> None:
     other = {"data": "x", "algorithm": "x", "architecture": "x", "epochs": 3, "forget_fraction": 0.3}[field]
     made = [record("retrain"), record("finetune", **{field: other})]
-    results = [t for t in all_tables(made) if t.title.startswith("How close")]
-    assert [len(t.rows) for t in results] == [1, 1]
-    assert column(results[1], "AG")["Fine-tune"].text == "n/a"
+    results = [t for t in all_tables(made) if t.title.startswith(("How close", "What was measured"))]
+    assert [[row[0].text for row in t.rows] for t in results] == [["Retrain"], ["Fine-tune"]]
+    assert "AG" not in results[1].columns
 
 
-def test_without_retrain_gaps_are_not_available() -> None:
-    table = all_tables([record("finetune"), record("pretrain")])[0]
-    assert column(table, "AG")["Fine-tune"].text == "n/a"
-    assert column(table, "RA")["Fine-tune"].gap == "n/a"
-    assert column(table, "AG")["Fine-tune"].mark == ""
+def test_without_retrain_the_tables_show_what_was_measured() -> None:
+    made = [record(m, metrics={"peak_memory_GB": None}) for m in ("finetune", "neggrad", "pretrain")]
+    results, membership = all_tables(made)
+    assert results.title.startswith("What was measured: CIFAR-10")
+    assert results.columns == ("Method", "FS", "EMIA", "RA", "TA", "UA", "CMIA", "RTE (min)")
+    assert membership.columns[-1] == "Attack accuracy"
+    cells = [cell for table in (results, membership) for row in table.rows for cell in row]
+    assert not [cell for cell in cells if cell.text == "n/a" or cell.gap or cell.mark]
+    assert not [cell for cell in cells if "(" in (cell.paper or "")]  # the paper's gaps neither
+    assert "In brackets" not in results.caption
+    assert "AG" not in results.caption
+    assert "AG auc" not in membership.caption
+    assert "No Retrain is among these runs" in results.caption
+
+
+def held_out(method: str, seed: int = 0, emia: float = 50.0, **changes: Any) -> dict[str, Any]:
+    """Its attack rejects 60 % of held-out images; their accuracy and CMIA are those of the images to forget."""
+    found = exact(method, seed, emia, **changes)
+    found["metrics"] |= {"held_out_EMIA": 60.0, "held_out_accuracy": 80.0, "held_out_CMIA": 40.0}
+    return found
+
+
+def test_without_retrain_there_are_gaps_to_held_out_images() -> None:
+    made = [held_out("pretrain", emia=40), held_out("finetune", emia=50, ra=85), held_out("neggrad", emia=59)]
+    table = all_tables(made)[0]
+    # By hand: |50 - 60| and |85 - 90|; |59 - 60|; the original |40 - 60|; over five metrics.
+    found = {name: cell.text for name, cell in column(table, "AG held-out").items()}
+    assert found == {"Original": "4.00", "Fine-tune": "3.00", "NegGrad": "0.20"}
+    assert "AG held-out is the average gap to a stand-in" in table.caption
+    with_retrain = all_tables([*made, held_out("retrain")])[0]
+    assert with_retrain.title.startswith("How close to Retrain")
+    assert "AG held-out" not in with_retrain.columns
+
+
+def test_gaps_to_held_out_images_take_the_original_on_the_same_request() -> None:
+    of_a, of_b = (held_out("pretrain", ra=ra, request_sha256=ask) for ask, ra in (("a", 90), ("b", 70)))
+    run = held_out("finetune", emia=60, ra=70, request_sha256="b")
+    assert column(all_tables([of_b, of_a, run])[0], "AG held-out")["Fine-tune [n = 1]"].text == "0.00"
+    alone = held_out("finetune", request_sha256="c")
+    assert column(all_tables([of_a, alone])[0], "AG held-out")["Fine-tune"].text == "n/a"
+    assert "AG held-out" not in all_tables([alone])[0].columns
 
 
 def test_retrain_of_another_seed_is_no_reference() -> None:

@@ -1,6 +1,7 @@
 """Tables of text: what every renderer draws."""
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from muc.report.group import Stat
@@ -37,6 +38,14 @@ def number(stat: Stat | None, digits: int) -> str:
         return MISSING
     mean = f"{stat.mean:.{digits}f}"
     return mean if stat.sd is None else f"{mean} ± {stat.sd:.{digits}f}"
+
+
+def without_unknown(table: Table, columns: Container[str]) -> Table:
+    """Without those of these columns in which nothing is known of any row."""
+    unknown = [all(row[i].text in (MISSING, NOT_MEANT) for row in table.rows) for i in range(len(table.columns))]
+    kept = [i for i, name in enumerate(table.columns) if not (unknown[i] and name in columns)]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[i] for i in kept), rows=rows)
 
 
 def brief_number(stat: Stat | None, digits: int) -> str:

@@ -1,6 +1,7 @@
 """Who came closest to Retrain, in sentences: ties are named as ties, and chance as chance."""
 
 from muc.report.group import Comparison, Entry, Stat
+from muc.report.held_out import held_out_order
 from muc.report.noise import Noise, lead_of
 from muc.report.ranks import at_place, ranks
 from muc.report.tables import number
@@ -15,7 +16,8 @@ def who_came_closest(c: Comparison, noise: Noise | None) -> list[str]:
     if not ranked and any(e.approximate for e in c.entries):
         return [
             "No Retrain run of the same seed is among these runs, so it cannot be said how close a method comes to "
-            "exact unlearning; the tables show the metrics alone."
+            f"exact unlearning{'.' if (order := held_out_order(c)) else '; the tables show the metrics alone.'}",
+            *([order] if order else []),
         ]
     if not ranked:
         return ["No approximate unlearning method was evaluated in this setting."]

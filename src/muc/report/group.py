@@ -111,6 +111,11 @@ class Comparison:
         """Whether the models compare images with texts."""
         return self.metrics == PAIR_METRICS
 
+    @property
+    def judged(self) -> bool:
+        """Whether there is a Retrain, or what was stored of the gaps to one."""
+        return self.entry("retrain") is not None or any(e.gap("AG") for e in self.entries)
+
     def entry(self, method: str) -> Entry | None:
         return next((e for e in self.entries if e.method == method), None)
 

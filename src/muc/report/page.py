@@ -13,6 +13,7 @@ from muc.report.canvas import data_uri
 from muc.report.charts import alignment_histograms, gap_chart
 from muc.report.group import Comparison, Entry, Record, compare, show
 from muc.report.heatmaps import gap_grid, look_figure
+from muc.report.held_out import held_out_gaps
 from muc.report.noise import noise_of
 from muc.report.summary import Summary, summarise
 from muc.report.tables import Table, tables_of
@@ -66,7 +67,8 @@ def page(
         sections=sections,
         pictures=look_pictures(looks or {}, thumbnails),
         of_pairs=bool(looks) and all(look.get("of_pairs") for look in looks.values()),
-        glossary=glossary({c.of_pairs for c in compared}),
+        judged=any(c.judged for c in compared),
+        glossary=glossary({c.of_pairs for c in compared}, any(any(held_out_gaps(c)) for c in compared)),
         environment=environment_facts([r.get("env") or {} for r in records]),
         runs=[(str(r["run"]), method_name(r["method"]), str(r["seed"])) for r in records],
     )

@@ -4,8 +4,9 @@ from typing import Any
 
 from muc import paper
 from muc.evaluation.gaps import PAIR_METRICS
-from muc.report.cells import NOT_MEANT, Cell, Mark, Table, brief_number, number
-from muc.report.group import Comparison, Entry
+from muc.report.cells import NOT_MEANT, Cell, Mark, Table, brief_number, number, without_unknown
+from muc.report.group import Comparison, Entry, Stat
+from muc.report.held_out import HELD_OUT, held_out_gaps, held_out_note, results_title
 from muc.report.ranks import marks, rank_cells, rank_name, rank_note
 from muc.report.words import entry_name, metric_name, seed_count, setting_name
 
@@ -13,26 +14,36 @@ SIMILARITIES = ("retain_similarity", "unlearn_similarity", "test_similarity")
 
 
 def pair_results_table(comparison: Comparison) -> Table:
-    """Image-text similarities with their gaps to Retrain; the smallest average gap is marked."""
+    """Image-text similarities with their gaps to Retrain, where there is one; the smallest average gap is marked."""
     seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
     printed = paper.pair_rows(comparison.setting.data, comparison.setting.forget_fraction)
     ranked = rank_cells(comparison, {m: r["avg_gap"] for m, r in printed.items()})
-    return Table(
-        title=f"How close to Retrain: {setting_name(comparison.setting)}",
+    gaps_note = (
+        " In brackets: the gap to Retrain of the same seed; the goal is to match Retrain, so smaller gaps are better. "
+        "AG averages the gaps on kept pairs and on those to forget, as the paper's does."
+    )
+    columns = ("AG", HELD_OUT, rank_name(printed), "AGP", "RTE (min)")
+    table = Table(
+        title=f"{results_title(comparison)}: {setting_name(comparison.setting)}",
         caption=f"Over {seeds}. Mean cosine of images and their captions, times 100, on the pairs that are kept, those "
-        "to forget, and test pairs. In brackets: the gap to Retrain of the same seed; the goal is to match Retrain, so "
-        "smaller gaps are better. AG averages the gaps on kept pairs and on those to forget, as the paper's does."
+        "to forget, and test pairs."
+        + (gaps_note if comparison.judged else held_out_note(comparison))
         + (" Lines marked 'paper' repeat its values for MS-COCO; it does not name its architecture." if printed else "")
-        + rank_note(comparison, printed),
-        columns=("Method", "FS", *map(metric_name, SIMILARITIES), "AG", rank_name(printed), "AGP", "RTE (min)"),
+        + (rank_note(comparison, printed) if comparison.judged else ""),
+        columns=("Method", "FS", *map(metric_name, SIMILARITIES), *columns),
         rows=tuple(
-            _results_row(e, mark, cell, _paper_cells(printed.get(e.method)))
-            for e, mark, cell in zip(comparison.entries, marks(comparison), ranked, strict=True)
+            _results_row(e, mark, cell, gap, _paper_cells(printed.get(e.method), comparison.judged), comparison.judged)
+            for e, mark, cell, gap in zip(
+                comparison.entries, marks(comparison), ranked, held_out_gaps(comparison), strict=True
+            )
         ),
     )
+    return without_unknown(table, (HELD_OUT,) if comparison.judged else columns)
 
 
-def _results_row(entry: Entry, mark: Mark, rank: Cell, printed: dict[str, str]) -> tuple[Cell, ...]:
+def _results_row(
+    entry: Entry, mark: Mark, rank: Cell, held_out: Stat | None, printed: dict[str, str], judged: bool
+) -> tuple[Cell, ...]:
     exact = entry.method == "retrain"
     return (
         Cell(entry_name(entry), mark=mark),
@@ -40,12 +51,13 @@ def _results_row(entry: Entry, mark: Mark, rank: Cell, printed: dict[str, str]) 
         *(
             Cell(
                 number(entry.metric(name), 2),
-                None if exact else number(entry.gap(f"{name}_gap"), 2),
+                None if exact or not judged else number(entry.gap(f"{name}_gap"), 2),
                 printed.get(name),
             )
             for name in SIMILARITIES
         ),
         Cell(NOT_MEANT) if exact else Cell(number(entry.gap("AG"), 2), paper=printed.get("AG")),
+        Cell(number(held_out, 2)),
         rank,
         Cell(NOT_MEANT) if exact else Cell(number(entry.gap("AGP"), 2)),
         # The original's time is that of its training: no unlearning took place.
@@ -53,11 +65,11 @@ def _results_row(entry: Entry, mark: Mark, rank: Cell, printed: dict[str, str]) 
     )
 
 
-def _paper_cells(row: dict[str, Any] | None) -> dict[str, str]:
-    """{column: what the paper prints there}."""
+def _paper_cells(row: dict[str, Any] | None, gaps: bool) -> dict[str, str]:
+    """{column: what the paper prints there}, its gaps in brackets."""
     if row is None:
         return {}
-    gap = row["gaps"] if row["gaps"] and row["method"] != "retrain" else None
+    gap = row["gaps"] if gaps and row["gaps"] and row["method"] != "retrain" else None
     cells = {name: f"{row[name]:.2f}" + (f" ({gap[name]:.2f})" if gap else "") for name in PAIR_METRICS}
     return cells | ({"AG": f"{row['avg_gap']:.2f}"} if gap else {})
 

@@ -108,14 +108,18 @@ def _times(best: Entry, retrain: Entry | None) -> tuple[float, float] | None:
 
 def _something_to_forget(c: Comparison) -> list[str]:
     retrain, aucs = c.entry("retrain"), unlearn_aucs(c)
-    if aucs is None:
+    original = c.entry("pretrain")
+    before = original.metric("unlearn_AUC") if original else None
+    if before is None:
         return ["Whether there was anything to forget is not known: it takes the original and Retrain to tell."]
-    before, target = aucs
-    text = [
+    seen = (
         f"To the original model {'a pair' if c.of_pairs else 'an image'} to forget looked more familiar than an unseen "
-        f"test {what_of(c)} in "
-        f"{100 * before.mean:.1f} % of comparisons (50 % is chance); to Retrain in {100 * target.mean:.1f} %.",
-    ]
+        f"test {what_of(c)} in {100 * before.mean:.1f} % of comparisons (50 % is chance)"
+    )
+    if aucs is None:
+        return [f"{seen}; it takes Retrain to tell how much of that there was to forget."]
+    target = aucs[1]
+    text = [f"{seen}; to Retrain in {100 * target.mean:.1f} %."]
     if before.mean - target.mean < max(SOMETHING, 2 * (target.sd or 0)):
         text.append(
             f"So there was hardly anything to forget: the original already treats these {what_of(c)}s almost like "

@@ -4,8 +4,9 @@ from typing import Any
 
 from muc import paper
 from muc.evaluation.gaps import METRICS
-from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, brief_number, number
+from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, brief_number, number, without_unknown
 from muc.report.group import Comparison, Entry, Record, Stat, compare
+from muc.report.held_out import HELD_OUT, held_out_gaps, held_out_note, results_title
 from muc.report.noise import Noise, noise_of
 from muc.report.pair_tables import pair_membership_table, pair_results_table, retrieval_table
 from muc.report.ranks import marks, rank_cells, rank_name, rank_note
@@ -31,33 +32,39 @@ def tables_of(comparison: Comparison) -> list[Table]:
 
 
 def results_table(comparison: Comparison) -> Table:
-    """Every method's metrics with their gaps to Retrain; the smallest average gap is marked."""
+    """Every method's metrics with their gaps to Retrain, where there is one; the smallest average gap is marked."""
     s = comparison.setting
     where = (s.data, s.algorithm, s.architecture, s.forget_fraction)
     printed, scores = paper.reference_rows(*where), paper.forgetting_scores(*where)
     most = max(len(e.records) for e in comparison.entries)
     ranked = rank_cells(comparison, {m: r["avg_gap"] for m, r in printed.items()})
     rows = [
-        _results_row(e, most, mark, cell, _paper_cells(e, printed, scores))
-        for e, mark, cell in zip(comparison.entries, marks(comparison), ranked, strict=True)
+        _results_row(e, most, mark, cell, gap, _paper_cells(e, printed, scores, comparison.judged), comparison.judged)
+        for e, mark, cell, gap in zip(
+            comparison.entries, marks(comparison), ranked, held_out_gaps(comparison), strict=True
+        )
     ]
-    columns = ("Method", "FS", *METRICS, "AG", rank_name(printed), "AG cls", "AGP", "RTE (min)", "Memory (GB)")
-    if all(e.metric("peak_memory_GB") is None for e in comparison.entries):  # on a CPU nobody knows
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    return Table(
-        title=f"How close to Retrain: {setting_name(s)}",
+    columns = ("AG", HELD_OUT, rank_name(printed), "AG cls", "AGP", "RTE (min)", "Memory (GB)")
+    table = Table(
+        title=f"{results_title(comparison)}: {setting_name(s)}",
         caption=_results_caption(comparison, printed),
-        columns=columns,
+        columns=("Method", "FS", *METRICS, *columns),
         rows=tuple(rows),
     )
+    # On a CPU nobody knows the memory.
+    return without_unknown(table, (HELD_OUT, "Memory (GB)") if comparison.judged else columns)
 
 
 def _results_caption(comparison: Comparison, printed: dict[str, dict[str, Any]]) -> str:
     seeds = seed_count(max(len(e.seeds) for e in comparison.entries))
     several = any(len(e.records) > 1 for e in comparison.entries)
-    text = (
-        f"Over {seeds}{', mean ± standard deviation' if several else ''}. In brackets: the gap to Retrain of the same "
-        "seed; the goal is to match Retrain, so smaller gaps are better. AG, AG cls and AGP average the gaps."
+    text = f"Over {seeds}{', mean ± standard deviation' if several else ''}."
+    if not comparison.judged:
+        text += held_out_note(comparison)
+        return f"{text} {_paper_note(comparison, printed)}" if printed else text
+    text += (
+        " In brackets: the gap to Retrain of the same seed; the goal is to match Retrain, so smaller gaps are better. "
+        "AG, AG cls and AGP average the gaps."
     )
     if any(e.average_gap_of_means() is not None for e in comparison.entries):
         text += (
@@ -83,7 +90,9 @@ def _paper_note(comparison: Comparison, printed: dict[str, dict[str, Any]]) -> s
     return f"{note} †: corrected, the printed one does not fit its others. {' '.join(wrong)}" if wrong else note
 
 
-def _results_row(entry: Entry, most: int, mark: Mark, rank: Cell, printed: dict[str, str]) -> tuple[Cell, ...]:
+def _results_row(
+    entry: Entry, most: int, mark: Mark, rank: Cell, held_out: Stat | None, printed: dict[str, str], judged: bool
+) -> tuple[Cell, ...]:
     name = entry_name(entry) + (f" [n = {len(entry.records)}]" if len(entry.records) < most else "")
     of_means = entry.average_gap_of_means()
 
@@ -95,10 +104,11 @@ def _results_row(entry: Entry, most: int, mark: Mark, rank: Cell, printed: dict[
     return (
         Cell(name, mark=mark),
         cell("FS", entry.metric("FS"), 4),
-        *(cell(m, entry.metric(m), 2, _gap_text(entry, f"{m}_gap")) for m in METRICS),
+        *(cell(m, entry.metric(m), 2, _gap_text(entry, f"{m}_gap") if judged else None) for m in METRICS),
         Cell(NOT_MEANT)
         if entry.method == "retrain"
         else cell("AG", entry.gap("AG"), 2, None if of_means is None else f"of means {of_means:.2f}", mark),
+        Cell(number(held_out, 2)),
         rank,
         *(
             Cell(NOT_MEANT) if entry.method == "retrain" else cell(column, entry.gap(key), 2)
@@ -114,12 +124,12 @@ def _gap_text(entry: Entry, key: str) -> str | None:
     return None if entry.method == "retrain" else number(entry.gap(key), 2)
 
 
-def _paper_cells(entry: Entry, rows: dict[str, dict[str, Any]], scores: dict[str, float]) -> dict[str, str]:
-    """{column: what the paper prints there}."""
+def _paper_cells(entry: Entry, rows: dict[str, dict[str, Any]], scores: dict[str, float], gaps: bool) -> dict[str, str]:
+    """{column: what the paper prints there}, its gaps in brackets."""
     if entry.method not in rows:
         return {}
     row = rows[entry.method]
-    cells = {m: f"{row[m]:.2f}" + (f" ({row['gaps'][m]:.2f})" if row["gaps_printed"] else "") for m in METRICS}
+    cells = {m: f"{row[m]:.2f}" + (f" ({row['gaps'][m]:.2f})" if gaps and row["gaps_printed"] else "") for m in METRICS}
     for column, key in (("AG", "avg_gap"), ("AGP", "agp"), ("RTE (min)", "rte_minutes")):
         if row[key] is not None:
             cells[column] = f"{row[key]:.2f}"
@@ -147,15 +157,18 @@ def membership_table(comparison: Comparison) -> Table:
     ]
     noise = noise_of(comparison)
     floor = noise.between.get("AG_auc") if noise else None
-    return Table(
+    apart = f"; two Retrains with different seeds are {floor:.2f} apart by it." if floor is not None else "."
+    table = Table(
         title=f"How well can members be told apart: {setting_name(comparison.setting)}",
         caption="AUC 0.5 and accuracy 50 % are guessing. EMIA turns one threshold of this attack into a number and "
         "jumps where the attack is weak; these values do not. After unlearning, 'to forget vs test' should be what it "
-        "is for Retrain. AG auc is the average gap with this AUC (in points) in the place of EMIA, and without CMIA"
-        + (f"; two Retrains with different seeds are {floor:.2f} apart by it." if floor is not None else "."),
+        "is for Retrain."
+        + (" AG auc is the average gap with this AUC (in points) in the place of EMIA, and without CMIA" + apart)
+        * comparison.judged,
         columns=("Method", *columns, "AG auc"),
         rows=tuple(rows),
     )
+    return table if comparison.judged else without_unknown(table, ("AG auc",))
 
 
 def noise_table(comparison: Comparison) -> Table | None:
