@@ -472,7 +472,10 @@ def test_weights_of_another_architecture_are_refused(
             "unknown architecture 'resnet5'",
         ),
         (lambda values: values["pretraining"]["model"].update(heads=8), "made by a newer muc"),
-        (lambda values: values["pretraining"]["optimisation"].update(epochs="ten"), "settings are damaged"),
+        (
+            lambda values: values["pretraining"]["optimisation"].update(epochs="ten"),
+            "config.json are damaged (epochs",
+        ),
         (lambda values: values.update(pretraining=[]), "should be a JSON object"),
         (lambda values: values.pop("pretraining"), "config.json has no 'pretraining'"),
         (lambda values: values.update(data_sha256="0"), "is not what runs/original was made with"),

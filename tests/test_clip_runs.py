@@ -217,11 +217,12 @@ def test_the_commands_on_glyphs_with_names(tmp_path: Path, capsys: pytest.Captur
     assert [r["method"] for r in records] == ["retrain", "pretrain", "alignment_calibration"]
     for record in records:
         assert {"retain_similarity", "zero_shot", "pair_AUC", "text_to_image_R@10"} <= record["metrics"].keys()
-        assert len(record["per_sample"]["FS"]) == 5
+        assert "per_sample" not in record
     assert records[2]["gaps"]["AG"] > 0
     compare = ["compare", run, "--methods", "finetune", "gradient_ascent", "--against", f"{run}-retrain"]
     assert main([*compare, *asked, str(tmp_path / "request")]) == 0
-    assert "Run to publish" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith(("Run to publish: ", "No run can be recommended: "))
     assert main(["report", f"{run}-retrain", f"{run}-alignment_calibration", "--out", str(tmp_path / "report")]) == 0
     assert "Glyphs with names" in (tmp_path / "report" / "report.html").read_text()
 

@@ -48,11 +48,16 @@ def test_another_order_without_the_attacks_decisions_is_told() -> None:
     assert text.endswith("Run to publish: runs/finetune")
 
 
-def test_where_no_method_beats_doing_nothing_it_is_said() -> None:
+@pytest.mark.parametrize("gap", [1.5, 2.0])
+def test_where_no_method_beats_doing_nothing_none_is_recommended(gap: float) -> None:
     exact, original = record("retrain", 0.0, 0.5), record("pretrain", 1.5, 0.52)
-    text = told(original, record("finetune", 2.0, 0.51), retrain=exact)
+    found = ranked(original, record("finetune", gap, 0.51), retrain=exact)
+    text = "\n".join(reasons(found))
     assert "no method is better than doing nothing: look at the AUC" in text
-    assert text.endswith("Run to publish: runs/finetune")
+    assert "Run to publish" not in text
+    assert text.splitlines()[-1].startswith("No run can be recommended: ")
+    assert text.endswith("; the closest is runs/finetune")
+    assert found.to_json()["publish"] is None
 
 
 def test_caveats_stand_in_the_file_too() -> None:

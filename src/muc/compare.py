@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from muc import config, opening, runs
-from muc.data import apply_request
+from muc.data import apply_request, plan_batches
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS, compared, gaps_to_held_out
 from muc.evaluation.records import check_retrain, evaluate_runs
-from muc.methods import Method, Retrain, usual_methods
+from muc.methods import METHODS, Method, Retrain, usual_methods
 from muc.methods.recipes import default_method
 from muc.report.sources import COMPARISON
 from muc.report.words import method_name, metric_name, minutes
@@ -35,8 +35,10 @@ class Comparison:
     retrained: bool
 
     @property
-    def publish(self) -> str:
-        return self.ranking[0]["run"]
+    def publish(self) -> str | None:
+        """The closest run; None where doing nothing is at least as close."""
+        first = self.ranking[0]
+        return first["run"] if first["AG"] < self.original_gap else None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -94,6 +96,9 @@ def check_before(
     if search > 1 and not len(original.split().validation):
         raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
     wanted = apply_request(original.split(), request, opening.open_images(original))
+    settings = opening.pretraining_of(original)
+    for name in methods:  # one that cannot serve the request says so before others have trained
+        plan_batches(wanted.retain, wanted.unlearn, METHODS[name].rows, settings.optimisation.batch_size, 0)
     if against:
         against.result()  # refuses an unfinished one
         if sorted(against.split().unlearn) != sorted(wanted.unlearn):
@@ -166,7 +171,16 @@ def reasons(comparison: Comparison) -> list[str]:
             f"({worst['points']:.2f}); forgetting score {row['forgetting_score']:+.4f}, AUC {row['unlearn_AUC']:.3f}; "
             f"against the original, {losses(row)} points; took {minutes(row['minutes'])}"
         )
-    return [*lines, *caveats(comparison), f"Run to publish: {comparison.publish}"]
+    return [*lines, *caveats(comparison), recommendation(comparison)]
+
+
+def recommendation(comparison: Comparison) -> str:
+    if comparison.publish is not None:
+        return f"Run to publish: {comparison.publish}"
+    return (
+        "No run can be recommended: the original as it is has no larger average gap than any of them; "
+        f"the closest is {comparison.ranking[0]['run']}"
+    )
 
 
 def caveats(comparison: Comparison) -> list[str]:

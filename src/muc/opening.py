@@ -104,7 +104,7 @@ def parent_of(run: RunFolder) -> RunFolder | None:
 
 
 def pretraining_of(run: RunFolder) -> config.Pretraining:
-    return from_dict(config.Pretraining, run.config()["pretraining"])
+    return from_dict(config.Pretraining, run.config()["pretraining"], run.config_file)
 
 
 def method_of(run: RunFolder) -> Method | None:
@@ -112,7 +112,7 @@ def method_of(run: RunFolder) -> Method | None:
     if values is None:
         return None
     name = check_name("method", values["name"], METHODS)
-    return from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"})
+    return from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"}, run.config_file)
 
 
 def method_name(method: Method) -> str:

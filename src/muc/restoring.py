@@ -13,25 +13,26 @@ T = TypeVar("T")
 PLAIN = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def from_dict(kind: type[T], values: Any) -> T:
+def from_dict(kind: type[T], values: Any, where: Path | None = None) -> T:
     """Rebuild a (nested) settings dataclass from JSON; unknown keys are errors, missing ones have their defaults."""
+    what = f"{kind.__name__} settings in {where}" if where else f"{kind.__name__} settings"
     if not isinstance(values, dict):
-        raise UserError(f"{kind.__name__} settings should be a JSON object, not {type(values).__name__}")
+        raise UserError(f"{what} should be a JSON object, not {type(values).__name__}")
     hints = get_type_hints(kind)
     names = {f.name for f in fields(cast(Any, kind))}
     if unknown := sorted(set(values) - names):
-        raise UserError(f"{kind.__name__} settings have no '{unknown[0]}'; was the run made by a newer muc?")
+        raise UserError(f"{what} have no '{unknown[0]}'; was the run made by a newer muc?")
     try:
-        return kind(**{name: _restore(hints[name], value, name) for name, value in values.items()})
+        return kind(**{name: _restore(hints[name], value, name, where) for name, value in values.items()})
     except TypeError as error:
-        raise UserError(f"{kind.__name__} settings are damaged ({error}); restore the file that holds them") from None
+        raise UserError(f"{what} are damaged ({error}); restore the file") from None
 
 
-def _restore(hint: Any, value: Any, name: str) -> Any:
+def _restore(hint: Any, value: Any, name: str, where: Path | None) -> Any:
     if is_dataclass(hint):
-        return from_dict(cast(type, hint), value)
+        return from_dict(cast(type, hint), value, where)
     if get_origin(hint) in (Union, UnionType):
-        return None if value is None else _restore(get_args(hint)[0], value, name)
+        return None if value is None else _restore(get_args(hint)[0], value, name, where)
     if hint is Path:
         return Path(value)
     if hint is float and type(value) is int:

@@ -82,12 +82,16 @@ class RunFolder:
         return str(self.path)
 
     @property
+    def config_file(self) -> Path:
+        return self.path / "config.json"
+
+    @property
     def done(self) -> bool:
         return (self.path / "result.json").is_file()
 
     @property
     def started(self) -> bool:
-        return (self.path / "config.json").is_file()
+        return self.config_file.is_file()
 
     def create(self, config: dict[str, Any], env: dict[str, Any], split: Split, force: bool = False) -> None:
         """Begin a run; a folder that holds one already is only emptied with `force`."""
@@ -107,7 +111,7 @@ class RunFolder:
             self.sweep()
             write_json(self.path / "split.json", split.to_json())
             write_json(self.path / "env.json", env)
-            write_json(self.path / "config.json", {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
+            write_json(self.config_file, {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
         except PermissionError:
             raise UserError(f"no permission to write {self}; give another --out") from None
 
@@ -127,7 +131,7 @@ class RunFolder:
         children = [child for child in self.path.iterdir() if child.name != "config.json"]
         for child in children:
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
-        (self.path / "config.json").unlink(missing_ok=True)  # last: what is still here must look like a run
+        self.config_file.unlink(missing_ok=True)  # last: what is still here must look like a run
 
     def sweep(self) -> None:
         """Remove the half-written files of a process that was killed."""
@@ -139,7 +143,7 @@ class RunFolder:
             raise UserError(f"{self} is a file, not a run; give run folders only (all of a folder's: FOLDER/*/)")
         if not self.path.is_dir():
             raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
-        path = self.path / "config.json"
+        path = self.config_file
         values = read_object(path, *CONFIG_KEYS)
         for part, keys in UNLEARN_KEYS.items() if values["kind"] == "unlearn" else ():
             if not keys <= set(values.get(part) or ()):

@@ -137,7 +137,7 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
     values = run.config()
     settings = pretraining_of(run)
-    runtime = Runtime(from_dict(config.Runtime, values["runtime"]))
+    runtime = Runtime(from_dict(config.Runtime, values["runtime"], run.config_file))
     images = images or open_images(run)
     split = run.split()
     method = method_of(run) or Retrain()

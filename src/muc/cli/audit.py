@@ -15,7 +15,7 @@ from muc.cli.flags import parse, print_json, say
 from muc.errors import UserError, check_name
 
 Audit = Annotated[Positional[Path], tyro.conf.arg(metavar="AUDIT")]
-Images = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGES")]
+Images = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGES", help_behavior_hint="(at least one)")]
 ViewsFlags = OmitArgPrefixes[config.Views]
 
 HELP = """\

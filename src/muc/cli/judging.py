@@ -21,7 +21,7 @@ class Evaluate:
     against: Path | None = None
     """The Retrain run that gaps are measured against."""
     json: bool = False
-    """Print the records as JSON instead of a table."""
+    """Print the records as JSON instead of a table, without the values of every image (evaluation.json has them)."""
     runtime: RuntimeFlags = field(default_factory=config.Runtime)
 
 
@@ -34,7 +34,10 @@ def evaluate(argv: Sequence[str]) -> None:
 
     chosen = [RunFolder(path) for path in existing(flags.runs)]
     records = evaluate_runs(chosen, RunFolder(flags.against) if flags.against else None, flags.runtime)
-    print_json(records) if flags.json else print_tables(records)
+    if flags.json:
+        print_json([{key: value for key, value in record.items() if key != "per_sample"} for record in records])
+    else:
+        print_tables(records)
 
 
 @dataclass(frozen=True)

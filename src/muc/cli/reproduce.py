@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
+from tyro.conf import Positional, arg
 
 from muc import config
 from muc.cli.flags import RuntimeFlags, parse, say
@@ -23,7 +23,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Reproduce:
-    names: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="NAME")] = ()
+    names: Annotated[Positional[tuple[str, ...]], arg(metavar="NAME", help_behavior_hint="(at least one)")] = ()
     """Which tables and figures, made one after the other: --list shows them, `all` is all of them."""
     list: bool = False
     """Show what can be reproduced."""

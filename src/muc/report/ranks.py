@@ -27,12 +27,16 @@ def places(comparison: Comparison, average: str = "AG") -> dict[int, int]:
     return ranks(known)
 
 
+def marked(places: Mapping[K, int]) -> dict[K, Mark]:
+    """The mark of a place; none where all are tied, for then none is better than another."""
+    tied = len(places) > 1 and set(places.values()) == {1}
+    return {key: "" if tied else MARKS.get(place, "") for key, place in places.items()}
+
+
 def marks(comparison: Comparison, average: str = "AG") -> list[Mark]:
-    """Of every entry; none where all methods are tied, for then none is better than another."""
-    found = places(comparison, average)
-    if len(found) > 1 and set(found.values()) == {1}:
-        return [""] * len(comparison.entries)
-    return [MARKS.get(found.get(i, 0), "") for i in range(len(comparison.entries))]
+    """Of every entry."""
+    found = marked(places(comparison, average))
+    return [found.get(i, "") for i in range(len(comparison.entries))]
 
 
 def at_place(comparison: Comparison, place: int, average: str = "AG") -> list[Entry]:

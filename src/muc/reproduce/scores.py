@@ -7,14 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from muc.evaluation.gaps import METRICS
-from muc.report.cells import NOT_MEANT, Cell, Mark, number
+from muc.report.cells import NOT_MEANT, Cell, number
 from muc.report.group import REFERENCES, Comparison, Entry, stat
-from muc.report.ranks import ranks
+from muc.report.ranks import marked, ranks
 from muc.report.words import listing
 from muc.reproduce.from_records import Found
 
 Metrics = Mapping[str, Any]
-MARKS: dict[int, Mark] = {1: "best", 2: "second"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Score:
                 number(stat(self.by_seed(entry)), self.digits),
                 None if below is None else f"of means {below:.{self.digits}f}",
                 None if value is None else f"{value:.{self.digits}f}",
-                MARKS.get(rank or 0, ""),
+                marked(ours).get(entry.method, ""),
             ),
             Cell(str(rank or NOT_MEANT), paper=str(theirs[entry.method]) if entry.method in theirs else None),
         ]
