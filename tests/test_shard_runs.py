@@ -73,8 +73,9 @@ def test_pretrain_unlearn_evaluate_and_report_streamed_or_not(
             assert main([*asked, f"{served}-{name}", "--forget", str(tmp_path / "request")]) == 0
         capsys.readouterr()
         judged = [str(original), f"{served}-alignment_calibration", "--against", f"{served}-retrain"]
-        assert main(["evaluate", *judged, "--threads", "1", "--json"]) == 0
-        records.append([numbers(record) for record in json.loads(capsys.readouterr().out)])
+        assert main(["evaluate", *judged, "--threads", "1"]) == 0
+        judged_runs = [RunFolder(f"{served}-{name}") for name in ("retrain", "alignment_calibration")]
+        records.append([numbers(record) for run in judged_runs for record in run.records()])
         assert RunFolder(f"{served}-retrain").split().unlearn.tolist() == forgotten.tolist()
     assert records[0] == records[1]
     assert "zero_shot" not in records[0][0], "there are no classes"
