@@ -316,4 +316,4 @@ def test_short_times_have_two_digits_that_say_something() -> None:
         "zebra": "0.00",
     }
     two = [record("finetune", seed, metrics={"RTE_minutes": 0.01 + 0.002 * seed}) for seed in range(2)]
-    assert column(all_tables(two)[0], "RTE (min)")["Fine-tune"].text == "0.011 ± 0.001"
+    assert column(all_tables(two)[0], "RTE (min)")["Fine-tune"].text == "0.011"

@@ -49,8 +49,8 @@ def without_unknown(table: Table, columns: Container[str]) -> Table:
 
 
 def brief_number(stat: Stat | None, digits: int) -> str:
-    """The same with two digits that are not leading zeros: of fast methods on small data 0.00 minutes say nothing."""
+    """The same; of fast methods on small data, of whom 0.00 minutes say nothing, the mean alone by two digits."""
     if stat is None:
         return MISSING
-    exponent = int(f"{stat.mean:.1e}".partition("e")[2])
-    return number(stat, max(digits, 1 - exponent))
+    needed = 1 - int(f"{stat.mean:.1e}".partition("e")[2])
+    return number(stat, digits) if needed <= digits else f"{stat.mean:.{needed}f}"
