@@ -3,9 +3,12 @@
 import json
 import threading
 import time
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from live_server import form, picture, running
@@ -19,11 +22,25 @@ BODY = json.dumps({"gap": [[0.1] * 6] * 6, "forget": [True, False] * 3})
 EMBED = "/v1/embed?model=after"
 
 
+@contextmanager
+def two_clients(
+    pair: Pair, keys: KeyFile, alice: str
+) -> Generator[tuple[httpx.Client, httpx.Client, ThreadPoolExecutor]]:
+    """Bob's and Alice's, and threads to ask from."""
+    with (
+        running(pair, keys, Limits(decode_seconds=0.5)) as live,
+        live.client(keys.add("bob", 1000)) as client,
+        live.client(alice) as other,
+        ThreadPoolExecutor(3) as threads,
+    ):
+        yield client, other, threads
+
+
 def test_a_key_has_one_verdict_at_a_time_and_those_of_others_wait_for_it(
     pair: Pair, keys: KeyFile, alice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And uploads notice nothing."""
-    bob, judge, begun, go = keys.add("bob", 1000), judging.judge, threading.Semaphore(0), threading.Event()
+    judge, begun, go = judging.judge, threading.Semaphore(0), threading.Event()
 
     def slow(matrix: Any) -> Any:
         begun.release()
@@ -31,12 +48,7 @@ def test_a_key_has_one_verdict_at_a_time_and_those_of_others_wait_for_it(
         return judge(matrix)
 
     monkeypatch.setattr(judging, "judge", slow)
-    with (
-        running(pair, keys, Limits(decode_seconds=0.5)) as live,
-        live.client(bob) as client,
-        live.client(alice) as other,
-        ThreadPoolExecutor(2) as threads,
-    ):
+    with two_clients(pair, keys, alice) as (client, other, threads):
         try:
             first = threads.submit(client.post, "/v1/verdict", content=BODY)
             assert begun.acquire(timeout=10)
@@ -59,7 +71,7 @@ def test_a_key_has_one_verdict_at_a_time_and_those_of_others_wait_for_it(
 def test_waiting_for_a_thread_is_not_decoding(
     pair: Pair, keys: KeyFile, alice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bob, decode, begun, go = keys.add("bob", 1000), upload.decode_picture, threading.Semaphore(0), threading.Event()
+    decode, begun, go = upload.decode_picture, threading.Semaphore(0), threading.Event()
     held = picture(seed=1)
 
     def hold(data: bytes, *rest: Any) -> np.ndarray:
@@ -69,12 +81,7 @@ def test_waiting_for_a_thread_is_not_decoding(
         return decode(data, *rest)
 
     monkeypatch.setattr(upload, "decode_picture", hold)
-    with (
-        running(pair, keys, Limits(decode_seconds=0.5)) as live,
-        live.client(bob) as client,
-        live.client(alice) as other,
-        ThreadPoolExecutor(3) as threads,
-    ):
+    with two_clients(pair, keys, alice) as (client, other, threads):
         try:
             holding = [threads.submit(client.post, EMBED, files=form(held)) for _ in range(2)]
             assert all(begun.acquire(timeout=10) for _ in holding)

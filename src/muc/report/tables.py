@@ -157,14 +157,15 @@ def membership_table(comparison: Comparison) -> Table:
     ]
     noise = noise_of(comparison)
     floor = noise.between.get("AG_auc") if noise else None
-    apart = f"; two Retrains with different seeds are {floor:.2f} apart by it." if floor is not None else "."
+    gaps_note = ""
+    if comparison.judged:
+        gaps_note = " AG auc is the average gap with this AUC (in points) in the place of EMIA, and without CMIA"
+        gaps_note += f"; two Retrains with different seeds are {floor:.2f} apart by it." if floor is not None else "."
     table = Table(
         title=f"How well can members be told apart: {setting_name(comparison.setting)}",
         caption="AUC 0.5 and accuracy 50 % are guessing. EMIA turns one threshold of this attack into a number and "
         "jumps where the attack is weak; these values do not. After unlearning, 'to forget vs test' should be what it "
-        "is for Retrain."
-        + (" AG auc is the average gap with this AUC (in points) in the place of EMIA, and without CMIA" + apart)
-        * comparison.judged,
+        f"is for Retrain.{gaps_note}",
         columns=("Method", *columns, "AG auc"),
         rows=tuple(rows),
     )
