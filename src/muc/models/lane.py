@@ -25,6 +25,8 @@ class Lane:
         self.stream = side_stream("lane", torch.device("cuda", torch.cuda.current_device()))
         self.kept: tuple[Tensor, ...] = ()
         self.forked = False
+        # Weights used here may have gradients of the main stream's as well (of their l1 norm): autograd waits for both.
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
 
     def __reduce__(self) -> tuple[type["Lane"], tuple[()]]:
         """A copy of a model has the same stream, which cannot be copied, and nothing under way."""
