@@ -84,7 +84,8 @@ def test_every_run_is_complete_and_describes_itself(story: Story) -> None:
     for name in ("original", *METHODS):
         run = story.run(name)
         found = {path.name for path in run.path.iterdir()} - {"evaluation.json", "original.json"}
-        assert found == {"config.json", "env.json", "split.json", "metrics.jsonl", "model.safetensors", "result.json"}
+        weights = {"model.safetensors", "images.safetensors"}
+        assert found == {"config.json", "env.json", "split.json", "metrics.jsonl", "result.json", *weights}
         assert run.config()["pretraining"]["model"]["algorithm"] == story.algorithm
         assert run.env()["torch"] == torch.__version__
         assert_finite(run)

@@ -16,7 +16,7 @@ from muc.methods import METHODS, Method, Retrain, usual_methods
 from muc.methods.recipes import default_method
 from muc.report.sources import COMPARISON
 from muc.report.words import method_name, metric_name, minutes
-from muc.run_folder import RunFolder
+from muc.run_folder import RunFolder, Split
 from muc.search import draw_trials, labelled, pick
 from muc.storage import write_json
 
@@ -95,7 +95,7 @@ def check_before(
     config.in_range("search", search, 0, 1000)
     if search > 1 and not len(original.split().validation):
         raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
-    wanted = apply_request(original.split(), request, opening.open_images(original))
+    wanted = wanted_of(original, request)
     settings = opening.pretraining_of(original)
     for name in methods:  # one that cannot serve the request says so before others have trained
         plan_batches(wanted.retain, wanted.unlearn, METHODS[name].rows, settings.optimisation.batch_size, 0)
@@ -108,6 +108,12 @@ def check_before(
             raise UserError(f"{against} was not made from {original}; give a Retrain run of it")
 
 
+def wanted_of(original: RunFolder, request: config.Request) -> Split:
+    """The split of runs that serve the request."""
+    split = original.split()
+    return apply_request(split, request, opening.open_images(original, split.kept))
+
+
 def serve(
     original: RunFolder, method: Method, request: config.Request, out: Path, runtime: config.Runtime | None
 ) -> RunFolder:
@@ -116,7 +122,7 @@ def serve(
     if not run.started:
         return runs.unlearn_run(original, method, request, out, runtime)
     same = opening.method_of(run) == method and run.original_sha256() == original.result()["model_sha256"]
-    wanted = apply_request(original.split(), request, opening.open_images(original))
+    wanted = wanted_of(original, request)
     if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
         raise UserError(f"{run} holds another run (other method, settings or request); give another --out")
     return run if run.done else runs.resume_run(run)

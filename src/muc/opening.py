@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ import torch
 from muc import config
 from muc.data import ImageSet, load_images
 from muc.data.images import OF_FILES
+from muc.data.inventory import Inventory, put_back
 from muc.data.sources import data_root
 from muc.errors import UserError, check_name
 from muc.evaluation.features import embed
@@ -21,7 +23,16 @@ from muc.runtime import Runtime
 from muc.seeds import derive_seed
 
 
-def fresh_model(settings: config.Pretraining, images: ImageSet, seed: int) -> ContrastiveModel:
+class Shaped(Protocol):
+    """What a model must know of the images it is to see."""
+
+    @property
+    def channels(self) -> int: ...
+    @property
+    def image_size(self) -> int: ...
+
+
+def fresh_model(settings: config.Pretraining, images: Shaped, seed: int) -> ContrastiveModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("init", seed))
         return build_model(settings.model, images.channels, images.image_size)
@@ -39,7 +50,7 @@ def misfit(what: str, run: RunFolder, error: Exception) -> UserError:
     return UserError(f"the {what} in {run} do not fit its architecture ({detail}); make the run again")
 
 
-def open_model(run: RunFolder, images: ImageSet) -> ContrastiveModel:
+def open_model(run: RunFolder, images: Shaped) -> ContrastiveModel:
     """A finished run's model, ready to embed."""
     model = fresh_model(pretraining_of(run), images, 0)
     load_weights(model, run)
@@ -60,24 +71,30 @@ class Embedder:
 
 
 def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder:
-    """What a data owner may query of a run."""
-    images, runtime = open_images(run), Runtime(settings)
+    """What a data owner may query of a run. It needs no images: an endpoint can be far from them."""
+    images, runtime = inventory_of(run) or open_images(run), Runtime(settings)
     model = runtime.place(open_model(run, images))
     return Embedder(model, runtime, pretraining_of(run).views, (images.channels, images.image_size))
 
 
-def open_images(run: RunFolder) -> ImageSet:
-    """The run's data, which must be what it began with."""
+def inventory_of(run: RunFolder) -> Inventory | None:
+    """What its images were; runs of the first weeks do not say."""
+    kept = run.inventory()
+    return kept and Inventory.from_tensors(*kept)
+
+
+def open_images(run: RunFolder, needed: np.ndarray | None = None) -> ImageSet:
+    """The run's data, which must be what it began with; where only the `needed` training images must be there (by
+    default all that the run was made with), others may have been erased."""
     data, digest = pretraining_of(run).data, str(run.config()["data_sha256"])
     # Streamed if it was at first, on whatever machine this is: the digests of files and pixels cannot be compared.
     data = replace(data, stream="on" if digest.startswith(OF_FILES) else "off")
     images = load_images(located(data, run))
-    if images.digest != digest:
-        raise UserError(
-            f"the data '{data.name}' is not what {run} was made with; restore the original images, also those it has "
-            "forgotten: all are needed until the last request is served and evaluated"
-        )
     split = run.split()
+    if images.digest != digest:
+        if (inventory := inventory_of(run)) is None:
+            raise UserError(f"the data '{data.name}' is not what {run} was made with; restore the original images")
+        images = put_back(images, inventory, split.all if needed is None else needed, str(run))
     last = np.concatenate([split.train, split.validation]).max(initial=0)
     if last >= len(images.train):
         raise UserError(f"{run} names image {last}, but {images.name} has {len(images.train)}; restore its split.json")

@@ -3,6 +3,7 @@
 config.json         what was asked for, fully resolved
 env.json            with what: commit, versions, device
 split.json          which images were for what, by index
+images.safetensors  what the images were: a digest of each
 metrics.jsonl       one line an epoch, while running
 state.safetensors   everything needed to go on (until the run is done)
 model.safetensors   the result
@@ -35,8 +36,13 @@ from muc.storage import (
 
 CONFIG_KEYS = ("kind", "pretraining", "seed", "data_sha256", "ancestry", "runtime")
 UNLEARN_KEYS = {"method": {"name"}, "parent": {"path", "model_sha256"}}
+IMAGES = "images.safetensors"
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
 RECORD_KEYS = ("run", "forget_images", "seed")  # what tells records apart; a report checks the rest
+
+
+Tensors = tuple[dict[str, Any], dict[str, Any]]
+"""Tensors by name, and metadata: what a file of them holds."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,15 @@ class Split:
     def train(self) -> np.ndarray:
         """D = R and U together: what the model before unlearning was trained on."""
         return np.concatenate([self.unlearn, self.retain])
+
+    @property
+    def kept(self) -> np.ndarray:
+        """What later requests need: all but what was forgotten."""
+        return np.concatenate([self.retain, self.validation])
+
+    @property
+    def all(self) -> np.ndarray:
+        return np.concatenate([self.unlearn, self.kept])
 
     def to_json(self) -> dict[str, Any]:
         parts = {name: getattr(self, name).tolist() for name in ("validation", "retain", "unlearn")}
@@ -93,7 +108,14 @@ class RunFolder:
     def started(self) -> bool:
         return self.config_file.is_file()
 
-    def create(self, config: dict[str, Any], env: dict[str, Any], split: Split, force: bool = False) -> None:
+    def create(
+        self,
+        config: dict[str, Any],
+        env: dict[str, Any],
+        split: Split,
+        force: bool = False,
+        inventory: Tensors | None = None,
+    ) -> None:
         """Begin a run; a folder that holds one already is only emptied with `force`."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self} is a file, not a folder; give another --out")
@@ -110,6 +132,8 @@ class RunFolder:
             make_folder(self.path)
             self.sweep()
             write_json(self.path / "split.json", split.to_json())
+            if inventory:
+                save_tensors(self.path / IMAGES, *inventory)
             write_json(self.path / "env.json", env)
             write_json(self.config_file, {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
         except PermissionError:
@@ -122,7 +146,7 @@ class RunFolder:
 
     def _only_begun(self) -> bool:
         """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""
-        return all(p.name in ("split.json", "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
+        return all(p.name in ("split.json", IMAGES, "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
 
     def _empty(self) -> None:
         if other := next(self.path.glob("*/config.json"), None):
@@ -157,6 +181,11 @@ class RunFolder:
         path = self.path / "split.json"
         return Split.from_json(read_object(path), path)
 
+    def inventory(self) -> Tensors | None:
+        """What is kept of its images (data/inventory.py)."""
+        path = self.path / IMAGES
+        return load_tensors(path) if path.exists() else None
+
     def made_by(self) -> str:
         """The method's name; of what serves no request, its kind."""
         values = self.config()
@@ -184,7 +213,7 @@ class RunFolder:
     def save_state(self, tensors: dict[str, Any], metadata: dict[str, Any]) -> None:
         save_tensors(self.path / "state.safetensors", tensors, metadata)
 
-    def load_state(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    def load_state(self) -> Tensors | None:
         path = self.path / "state.safetensors"
         return load_tensors(path) if path.exists() else None
 

@@ -13,6 +13,7 @@ from muc.batches import check_paired
 from muc.config import Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches
 from muc.data.feed import bound_by
+from muc.data.inventory import take_inventory
 from muc.data.sources import whole_path
 from muc.environment import environment
 from muc.errors import Interrupted, UserError
@@ -33,7 +34,7 @@ from muc.opening import (
 )
 from muc.progress import meter
 from muc.restoring import from_dict
-from muc.run_folder import RunFolder, Split
+from muc.run_folder import RunFolder, Split, Tensors
 from muc.runtime import Runtime
 from muc.storage import Hold
 from muc.train import Training
@@ -62,7 +63,7 @@ def pretrain_run(
         "ancestry": [],
     }
     split = make_split(images, settings.data, settings.seed if split_seed is None else split_seed)
-    begin(run, values, split, runtime, force)
+    begin(run, values, split, take_inventory(images).to_tensors(), runtime, force)
     return execute(run, images)
 
 
@@ -80,7 +81,7 @@ def unlearn_run(
     if here.is_relative_to(there) or there.is_relative_to(here):
         raise UserError(f"--out {out} is, holds or lies inside the run to unlearn from; give another folder")
     inherited, result = parent.config(), parent.result()
-    images = open_images(parent)
+    images = open_images(parent, parent.split().kept)
     split = apply_request(parent.split(), request, images)
     settings = pretraining_of(parent)
     # What is wrong with the method's settings, the request or the parent's weights is refused before writing.
@@ -100,7 +101,7 @@ def unlearn_run(
         "ancestry": [*inherited["ancestry"], {**step, "model_sha256": result["model_sha256"]}],
     }
     run = RunFolder(out)
-    begin(run, values, split, runtime, force)
+    begin(run, values, split, parent.inventory() or take_inventory(images).to_tensors(), runtime, force)
     return execute(run, images)
 
 
@@ -114,11 +115,18 @@ def resume_run(run: RunFolder) -> RunFolder:
     return execute(run)
 
 
-def begin(run: RunFolder, values: dict[str, Any], split: Split, runtime: config.Runtime | None, force: bool) -> None:
+def begin(
+    run: RunFolder,
+    values: dict[str, Any],
+    split: Split,
+    inventory: Tensors,
+    runtime: config.Runtime | None,
+    force: bool,
+) -> None:
     resolved = Runtime(runtime)
     # As resolved, not as asked for: a run that is resumed elsewhere must not go on with other arithmetic unnoticed.
     values = {**values, "runtime": asdict(resolved.resolved_settings())}
-    processes.first_only(lambda: run.create(values, environment(resolved), split, force))
+    processes.first_only(lambda: run.create(values, environment(resolved), split, force, inventory))
 
 
 def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:

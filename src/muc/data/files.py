@@ -4,7 +4,7 @@ A picture is a file of its own, or a slice of a larger one (an archive that was 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -44,6 +44,11 @@ class Slices:
 
     def select(self, rows: np.ndarray) -> "Slices":
         return replace(self, where=self.where[rows])
+
+    def without(self, rows: np.ndarray) -> "Slices":
+        where = self.where.copy()
+        where[rows, 2] = 0
+        return replace(self, where=where)
 
 
 @dataclass(frozen=True)
@@ -114,16 +119,25 @@ class ImageFiles:
         data = BytesIO(self.slices.read(row)) if self.slices else None
         return read_image(self.location(row), self.side, self.channels, data)
 
+    def without(self, rows: np.ndarray) -> "ImageFiles":
+        """The same places, but nothing can be read in these."""
+        names = list(self.names)
+        for row in rows.tolist():
+            names[row] = f"image {row}, which was erased"
+        return replace(self, names=names, slices=self.slices and self.slices.without(rows), hashes=None)
+
     def digest(self) -> bytes:
         """SHA-256 of names and file bytes: what identifies the pixels without decoding them."""
         state = sha256()
+        for name, found in zip(self.names, self.contents(), strict=True):
+            state.update(sha256(name.encode(errors="surrogateescape")).digest() + found)
+        return state.digest()
+
+    def contents(self) -> Iterator[bytes]:
+        """SHA-256 of every file's bytes."""
         for start in range(0, len(self), HASHED_AT_ONCE):
             rows = range(start, min(start + HASHED_AT_ONCE, len(self)))
-            known = self.hashes is not None
-            for row, found in zip(rows, (map if known else shared_threads().map)(self._hash, rows), strict=True):
-                name = self.names[row]
-                state.update(sha256(name.encode(errors="surrogateescape")).digest() + found)
-        return state.digest()
+            yield from (map if self.hashes is not None else shared_threads().map)(self._hash, rows)
 
     def _hash(self, row: int) -> bytes:
         if self.hashes is not None:
@@ -137,6 +151,19 @@ Pixels: TypeAlias = np.ndarray | ImageFiles
 def select(images: Pixels, rows: np.ndarray) -> Pixels:
     """Some of the images, of the same kind: files stay files."""
     return images.select(rows) if isinstance(images, ImageFiles) else images[rows]
+
+
+def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
+    """The files of both, one after the other, by their whole paths."""
+    if first.slices and second.slices:
+        shift = np.array([len(first.slices.files), 0, 0])
+        where = np.concatenate([first.slices.where, second.slices.where + shift])
+        slices, names = Slices([*first.slices.files, *second.slices.files], where), [*first.names, *second.names]
+    else:
+        slices, names = None, [str(files.location(row)) for files in (first, second) for row in range(len(files))]
+    known = first.hashes is not None and second.hashes is not None
+    hashes = np.concatenate([first.hashes, second.hashes]) if known else None
+    return replace(first, names=names, slices=slices, hashes=hashes)
 
 
 def thread_count() -> int:

@@ -123,7 +123,8 @@ def judge(
     A search looks at validation instead of test images, with a shorter probe: its trials are compared with each other
     and with a Retrain that is judged alike, and the probe takes nine tenths of an evaluation.
     """
-    images, split, settings = opening.open_images(run), served.split(), opening.pretraining_of(run)
+    split, settings = served.split(), opening.pretraining_of(run)
+    images = opening.open_images(run, split.all)
     original = original_of(served)
     model, before = opening.open_model(run, images), opening.open_model(original, images)
     if held_out == "validation":

@@ -10,6 +10,7 @@ from torch import Tensor
 from muc import config
 from muc.batches import check_paired
 from muc.data import ImageSet, load_images, make_split
+from muc.data.inventory import take_inventory
 from muc.data.sources import whole_path
 from muc.errors import UserError
 from muc.models.clip import CLIP
@@ -79,7 +80,7 @@ def import_run(
         "source": {**source, "summary": asdict(summary)},
     }
     run = RunFolder(out)
-    begin(run, values, split, runtime, force)
+    begin(run, values, split, take_inventory(images).to_tensors(), runtime, force)
     run.finish(model.state_dict(), {"kind": "import"}, {"seconds": 0.0, "peak_memory_bytes": None, "epochs": 0})
     return run, summary
 

@@ -1,0 +1,150 @@
+"""Images that a run has forgotten can be erased from the data: everything that does not need them goes on, to the same
+bits, and what does need them says so."""
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from muc import opening
+from muc.__main__ import main
+from muc.api import embedder as api_embedder
+from muc.run_folder import RunFolder
+
+N, FORGOTTEN = 60, 8
+SMALL = ["--architecture", "mlp", "--epochs", "2", "--batch-size", "8", "--threads", "1", "--projection-dim", "8"]
+SMALL += ["--image-size", "8"]
+PAIRS = ["--algorithm", "clip", "--text-width", "16", "--text-layers", "1", "--text-context", "16"]
+
+
+def pictures() -> list[Image.Image]:
+    source = np.random.default_rng(0)
+    return [Image.fromarray(source.integers(0, 256, (8, 8, 3), dtype=np.uint8)) for _ in range(N)]
+
+
+def write_npz(path: Path, kept: list[int]) -> None:
+    images = np.stack([np.asarray(picture) for picture in pictures()])[kept]
+    np.savez(path / "mine.npz", images=images, labels=np.array(kept) % 3)
+
+
+def write_folder(path: Path, kept: list[int]) -> None:
+    shutil.rmtree(path / "mine", ignore_errors=True)
+    for i, picture in enumerate(pictures()):
+        if i in kept:
+            file = path / "mine" / f"class{i % 3}" / f"{i:02}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            picture.save(file)
+
+
+def write_shards(path: Path, kept: list[int]) -> None:
+    (path / "mine").mkdir(exist_ok=True)
+    with tarfile.open(path / "mine" / "0.tar", "w") as tar:
+        for i, picture in enumerate(pictures()):
+            encoded = io.BytesIO()
+            picture.save(encoded, "PNG")
+            about = json.dumps({"captions": [f"image {i}", f"number {i}"]}).encode()
+            for suffix, data in (("png", encoded.getvalue()), ("json", about)) if i in kept else ():
+                info = tarfile.TarInfo(f"k{i:02}.{suffix}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+
+SOURCES: dict[str, tuple[Callable[[Path, list[int]], None], str, list[str]]] = {
+    "npz": (write_npz, "mine.npz", []),
+    "folder": (write_folder, "mine", ["--stream", "off"]),
+    "streamed folder": (write_folder, "mine", ["--stream", "on"]),
+    "shards": (write_shards, "mine", ["--stream", "off", *PAIRS]),
+    "streamed shards": (write_shards, "mine", ["--stream", "on", *PAIRS]),
+}
+
+
+def places(run: RunFolder, rows: np.ndarray) -> list[int]:
+    """Of the images in the source, by what they look like."""
+    images, known = opening.open_images(run), [np.asarray(p).transpose(2, 0, 1).tobytes() for p in pictures()]
+    return [known.index(np.asarray(images.train[int(i)]).tobytes()) for i in rows]
+
+
+def numbers(run: RunFolder) -> dict[str, Any]:
+    (record,) = [r for r in run.records() if r["method"] != "pretrain" and r["run"] == str(run)]
+    return {k: v for k, v in record["metrics"].items() if k not in ("RTE_minutes", "peak_memory_GB")}
+
+
+def say(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:
+    capsys.readouterr()
+    code = main([str(argument) for argument in argv])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_was_forgotten_is_erased_and_the_next_request_is_served_as_before(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write, name, flags = SOURCES[source]
+    write(tmp_path, list(range(N)))
+    runs, calm = tmp_path / "runs", ["--threads", "1"]
+    assert main(["pretrain", "--data", str(tmp_path / name), *SMALL, *flags, "--out", str(runs / "first")]) == 0
+    first = RunFolder(runs / "first")
+    forgotten, asked = np.split(first.split().retain[: 2 * FORGOTTEN], 2)
+
+    def unlearn(parent: str, method: str, rows: np.ndarray, out: str) -> tuple[int, str]:
+        request = tmp_path / f"{out}.txt"
+        names = opening.open_images(RunFolder(runs / parent), rows).train_names
+        request.write_text("\n".join(names[i] if len(names) else str(i) for i in rows))
+        argv = ["unlearn", runs / parent, "--method", method, "--epochs", 1, *calm, "--forget", request]
+        return say(capsys, *argv, "--out", runs / out)
+
+    def evaluate(run: str) -> tuple[int, str]:
+        return say(capsys, "evaluate", runs / run, *calm)
+
+    assert unlearn("first", "alignment_calibration", forgotten, "served")[0] == 0
+    assert unlearn("served", "neggrad", asked, "next-before")[0] == 0
+    assert evaluate("next-before")[0] == 0
+
+    write(tmp_path, sorted(set(range(N)) - set(places(first, forgotten))))
+
+    assert unlearn("served", "neggrad", asked, "next-after")[0] == 0
+    before, after = (RunFolder(runs / run) for run in ("next-before", "next-after"))
+    assert after.result()["model_sha256"] == before.result()["model_sha256"]
+    assert evaluate("next-after")[0] == 0
+    assert numbers(after) == numbers(before)
+    for code, sentence in (evaluate("served"), unlearn("first", "finetune", asked, "again")):
+        assert code == 2
+        assert f"{FORGOTTEN} of the images that it needs are gone or changed, training image" in sentence
+    assert not (runs / "again").exists()
+
+
+def test_an_endpoint_is_far_from_all_images(tmp_path: Path) -> None:
+    write_npz(tmp_path, list(range(N)))
+    assert main(["pretrain", "--data", str(tmp_path / "mine.npz"), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    images = np.stack([np.asarray(picture).transpose(2, 0, 1) for picture in pictures()])
+    run = RunFolder(tmp_path / "run")
+    expected = api_embedder(opening.open_model(run, opening.open_images(run)))(images)
+    (tmp_path / "mine.npz").unlink()
+    embedder = opening.embedder(run)
+    assert embedder.input_shape == (3, 8)
+    assert np.array_equal(embedder(images), expected)
+
+
+def test_a_run_that_does_not_know_its_images_wants_all_of_them_as_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs of earlier versions."""
+    write_npz(tmp_path, list(range(N)))
+    assert main(["pretrain", "--data", str(tmp_path / "mine.npz"), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    (tmp_path / "run" / "images.safetensors").unlink()
+    again = ["unlearn", tmp_path / "run", "--method", "finetune", "--epochs", 1, "--threads", 1]
+    again += ["--forget-fraction", 0.1, "--out"]
+    assert say(capsys, *again, tmp_path / "first")[0] == 0
+    assert opening.embedder(RunFolder(tmp_path / "run")).input_shape == (3, 8)
+    write_npz(tmp_path, list(range(1, N)))
+    code, sentence = say(capsys, *again, tmp_path / "second")
+    assert code == 2
+    assert "is not what" in sentence
+    assert "restore the original images" in sentence
