@@ -474,12 +474,15 @@ def test_weights_of_another_architecture_are_refused(
             lambda values: values["pretraining"]["model"].update(architecture="resnet5"),
             "unknown architecture 'resnet5'",
         ),
-        (lambda values: values["pretraining"]["model"].update(heads=8), "made by a newer muc"),
+        (
+            lambda values: values["pretraining"]["model"].update(heads=8),
+            "pretraining has a field 'model.heads' that",
+        ),
         (
             lambda values: values["pretraining"]["optimisation"].update(epochs="ten"),
-            "config.json are damaged (epochs",
+            "pretraining: 'optimisation.epochs' is 'ten'; expected a whole number",
         ),
-        (lambda values: values.update(pretraining=[]), "should be a JSON object"),
+        (lambda values: values.update(pretraining=[]), "config.json: pretraining is []; expected an object"),
         (lambda values: values.pop("pretraining"), "config.json has no 'pretraining'"),
     ],
     ids=["architecture", "newer", "type", "list", "missing"],

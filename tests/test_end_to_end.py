@@ -19,7 +19,7 @@ from muc.evaluation.gaps import gaps
 from muc.evaluation.white_box import evaluate
 from muc.methods import METHODS, GradientAscent, usual_methods
 from muc.methods.recipes import default_method, search_ranges
-from muc.restoring import from_dict
+from muc.restoring import restore
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 
@@ -407,7 +407,7 @@ def test_a_run_records_every_setting(small: RunFolder, tmp_path: Path) -> None:
     assert opening.method_of(RunFolder(tmp_path / "run")) == method
     assert opening.pretraining_of(RunFolder(tmp_path / "run")) == opening.pretraining_of(small)
     # What "auto" came to is recorded: a resumed run goes on with the same arithmetic.
-    assert from_dict(config.Runtime, values["runtime"]) == replace(CPU, precision="float32")
+    assert restore(config.Runtime, values["runtime"], "config.json") == replace(CPU, precision="float32")
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:

@@ -17,7 +17,7 @@ from muc.errors import UserError, check_name
 from muc.evaluation.features import embed
 from muc.methods import METHODS, Method
 from muc.models import ContrastiveModel, build_model
-from muc.restoring import from_dict
+from muc.restoring import restore
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.seeds import derive_seed
@@ -121,7 +121,7 @@ def parent_of(run: RunFolder) -> RunFolder | None:
 
 
 def pretraining_of(run: RunFolder) -> config.Pretraining:
-    return from_dict(config.Pretraining, run.config()["pretraining"], run.config_file)
+    return restore(config.Pretraining, run.config()["pretraining"], f"{run.config_file}: pretraining", defaults=True)
 
 
 def method_of(run: RunFolder) -> Method | None:
@@ -129,7 +129,8 @@ def method_of(run: RunFolder) -> Method | None:
     if values is None:
         return None
     name = check_name("method", values["name"], METHODS)
-    return from_dict(METHODS[name], {k: v for k, v in values.items() if k != "name"}, run.config_file)
+    settings = {key: value for key, value in values.items() if key != "name"}
+    return restore(METHODS[name], settings, f"{run.config_file}: method", defaults=True)
 
 
 def method_name(method: Method) -> str:

@@ -1,6 +1,5 @@
-"""Settings read back from JSON."""
+"""Dataclasses from JSON, strictly: what is unknown or of another type is named with its place, never guessed."""
 
-import json
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import UnionType
@@ -9,36 +8,62 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 from muc.errors import UserError
 
 T = TypeVar("T")
-
-PLAIN = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-def from_dict(kind: type[T], values: Any, where: Path | None = None) -> T:
-    """Rebuild a (nested) settings dataclass from JSON; unknown keys are errors, missing ones have their defaults."""
-    what = f"{kind.__name__} settings in {where}" if where else f"{kind.__name__} settings"
-    if not isinstance(values, dict):
-        raise UserError(f"{what} should be a JSON object, not {type(values).__name__}")
-    hints = get_type_hints(kind)
-    names = {f.name for f in fields(cast(Any, kind))}
-    if unknown := sorted(set(values) - names):
-        raise UserError(f"{what} have no '{unknown[0]}'; was the run made by a newer muc?")
-    try:
-        return kind(**{name: _restore(hints[name], value, name, where) for name, value in values.items()})
-    except TypeError as error:
-        raise UserError(f"{what} are damaged ({error}); restore the file") from None
+WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", Path: "a text"}
 
 
-def _restore(hint: Any, value: Any, name: str, where: Path | None) -> Any:
+def restore(kind: type[T], values: Any, where: str, defaults: bool = False) -> T:
+    """The dataclass that `values` describe; with `defaults`, what is missing has its own. `where` is the file's name;
+    errors say which field of it is wrong."""
+    return cast(T, _restore(kind, values, where, "", defaults))
+
+
+def _restore(hint: Any, value: Any, where: str, field: str, defaults: bool) -> Any:
     if is_dataclass(hint):
-        return from_dict(cast(type, hint), value, where)
-    if get_origin(hint) in (Union, UnionType):
-        return None if value is None else _restore(get_args(hint)[0], value, name, where)
-    if hint is Path:
+        return _dataclass(cast(type, hint), value, where, field, defaults)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return None if value is None else _restore(inner[0], value, where, field, defaults)
+    if origin is Literal:
+        return value if value in inner else _refuse(value, f"one of {', '.join(map(str, inner))}", where, field)
+    if origin is list:
+        if not isinstance(value, list):
+            _refuse(value, "a list", where, field)
+        return [_restore(inner[0], item, where, f"{field}[{i}]", defaults) for i, item in enumerate(value)]
+    if origin is dict:
+        if not isinstance(value, dict):
+            _refuse(value, "an object", where, field)
+        return {key: _restore(inner[1], item, where, f"{field}.{key}", defaults) for key, item in value.items()}
+    if hint is Path and type(value) is str:
         return Path(value)
     if hint is float and type(value) is int:
         return float(value)
-    known = get_args(hint) if get_origin(hint) is Literal else ()
-    if (hint in PLAIN and type(value) is not hint) or (known and value not in known):
-        wanted = f"one of {', '.join(known)}" if known else PLAIN[hint]
-        raise TypeError(f"{name} is {json.dumps(value)}, not {wanted}")
-    return tuple(value) if isinstance(value, list) else value
+    return value if hint is Any or type(value) is hint else _refuse(value, WORDS[hint], where, field)
+
+
+def _dataclass(kind: type, values: Any, where: str, field: str, defaults: bool) -> Any:
+    if not isinstance(values, dict):
+        _refuse(values, "an object", where, field)
+    hints, known = get_type_hints(kind), [f.name for f in fields(cast(Any, kind))]
+    prefix = f"{field}." if field else ""
+    for name in () if defaults else known:
+        if name not in values:
+            raise UserError(f"{where} has no '{prefix}{name}'; restore the file from a copy")
+    for name in values:
+        if name not in known:
+            raise UserError(
+                f"{where} has a field '{prefix}{name}' that this version does not know; restore it or upgrade muc"
+            )
+    return kind(
+        **{
+            name: _restore(hints[name], values[name], where, f"{prefix}{name}", defaults)
+            for name in known
+            if name in values
+        }
+    )
+
+
+def _refuse(value: Any, expected: str, where: str, field: str) -> Any:
+    shown = repr(value)
+    shown = shown if len(shown) <= 40 else shown[:37] + "…"
+    what = f"{where}: '{field}'" if field else where
+    raise UserError(f"{what} is {shown}; expected {expected}; restore the file from a copy")

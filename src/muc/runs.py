@@ -33,7 +33,7 @@ from muc.opening import (
     pretraining_of,
 )
 from muc.progress import meter
-from muc.restoring import from_dict
+from muc.restoring import restore
 from muc.run_folder import RunFolder, Split, Tensors
 from muc.runtime import Runtime
 from muc.storage import Hold
@@ -145,7 +145,7 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
     values = run.config()
     settings = pretraining_of(run)
-    runtime = Runtime(from_dict(config.Runtime, values["runtime"], run.config_file))
+    runtime = Runtime(restore(config.Runtime, values["runtime"], f"{run.config_file}: runtime", defaults=True))
     images = images or open_images(run)
     split = run.split()
     method = method_of(run) or Retrain()

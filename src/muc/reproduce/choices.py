@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from muc import config, opening
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
-from muc.restoring import from_dict
+from muc.restoring import restore
 from muc.run_folder import RunFolder
 from muc.search import CRITERIA
 from muc.storage import FORMAT_VERSION, read_object, write_json
@@ -102,7 +102,7 @@ def _read(entry: Any) -> Choice:
     return Choice(
         **where,
         forget_fraction=fraction,
-        method=from_dict(kind, method),
+        method=restore(kind, method, "its method", defaults=True),
         epochs=None if epochs is None else int(epochs),
     )
 

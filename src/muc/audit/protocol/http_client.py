@@ -12,7 +12,7 @@ from muc.audit.protocol.folder import Phase
 from muc.audit.protocol.records import digest, is_digest
 from muc.config import Views
 from muc.errors import UserError
-from muc.restoring import from_dict
+from muc.restoring import restore
 
 PROTOCOL = 1
 ATTEMPTS = 6
@@ -73,7 +73,7 @@ class HttpEndpoint:
     def _views(self, values: Any) -> Views | None:
         """Optional: an endpoint need not say how its model was trained."""
         try:
-            return None if values is None else from_dict(Views, values)
+            return None if values is None else restore(Views, values, self.url, defaults=True)
         except UserError:
             raise UserError(
                 f"{self.url} says that its model was trained with views that cannot be; tell its operator"

@@ -10,8 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from muc.audit.protocol.schema import restore
 from muc.errors import UserError
+from muc.restoring import restore
 from muc.storage import replacing
 
 T = TypeVar("T")
