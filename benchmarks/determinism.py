@@ -14,10 +14,10 @@ import torch
 from common import begin, flags, publish, random_images
 
 from muc import config
-from muc.config import recipe
 from muc.data import plan_batches
 from muc.methods import Retrain
 from muc.models import build_model
+from muc.recipes import recipe
 from muc.runtime import Runtime
 from muc.train import Training
 

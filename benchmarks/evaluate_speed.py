@@ -22,13 +22,13 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from muc import config
-from muc.config import recipe
 from muc.data import ImageSet
 from muc.evaluation import membership
 from muc.evaluation.features import alignment
 from muc.evaluation.probe import train_probe
 from muc.evaluation.white_box import evaluate
 from muc.models import ContrastiveModel, build_model
+from muc.recipes import recipe
 from muc.run_folder import Split
 from muc.runtime import Runtime
 

@@ -15,12 +15,12 @@ import torch
 from common import begin, flags, publish, random_images
 
 from muc import config
-from muc.config import recipe
 from muc.data import ImageSet, load_images, make_split, plan_batches
 from muc.evaluation.features import embed
 from muc.evaluation.probe import confidences, train_probe
 from muc.methods import Retrain
 from muc.models import build_model
+from muc.recipes import recipe
 from muc.runtime import Runtime
 from muc.seeds import derive_seed
 from muc.train import Training

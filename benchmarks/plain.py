@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 from torchvision.models import resnet
 
-from muc.config import IMAGENET_MEAN, IMAGENET_STD, recipe
+from muc.config import IMAGENET_MEAN, IMAGENET_STD
+from muc.recipes import recipe
 
 
 class TwoViews(Dataset):

@@ -16,11 +16,11 @@ from common import begin, flags, publish, random_images
 from torch.profiler import ProfilerActivity, profile
 
 from muc import augment, config
-from muc.config import recipe
 from muc.data import plan_batches
 from muc.flops import matmul_rate, step_flops
 from muc.methods import Retrain
 from muc.models import build_model
+from muc.recipes import recipe
 from muc.runtime import Runtime
 from muc.train import Training
 

@@ -19,13 +19,13 @@ from common import begin, flags, publish
 from PIL import Image
 
 from muc import config
-from muc.config import recipe
 from muc.data import ImageSet, load_images, plan_batches
 from muc.data.feed import bound_by
 from muc.data.files import ImageFiles, thread_count
 from muc.data.shards import find_shards, read_shards
 from muc.methods import Retrain
 from muc.models import build_model
+from muc.recipes import recipe
 from muc.runtime import Runtime
 from muc.train import Training
 

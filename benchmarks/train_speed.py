@@ -15,11 +15,12 @@ from common import begin, flags, publish, random_images
 from plain import seconds_per_step
 
 from muc import config
-from muc.config import in_range, recipe
+from muc.config import in_range
 from muc.data import load_images, plan_batches
 from muc.flops import matmul_rate, step_flops
 from muc.methods import Retrain
 from muc.models import build_model
+from muc.recipes import recipe
 from muc.runtime import Runtime
 from muc.train import Training
 

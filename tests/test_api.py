@@ -19,6 +19,7 @@ from muc.data import load_images
 from muc.data.images import ImageSet
 from muc.methods.recipes import default_method
 from muc.models import build_model
+from muc.recipes import recipe
 
 README = Path(__file__).parents[1] / "README.md"
 SOURCE = Path(muc.__file__).parents[1]
@@ -116,7 +117,7 @@ def test_pairs_are_unlearned_with_the_defaults_for_pairs(monkeypatch: pytest.Mon
     seen: list[Any] = []
     monkeypatch.setattr(api, "_train", lambda model, method, *_: seen.append(method))
     images = load_images(config.Data(name="glyph-pairs", train_limit=20))
-    settings = config.recipe("glyph-pairs", "clip")
+    settings = recipe("glyph-pairs", "clip")
     model = build_model(settings.model, images.channels, images.image_size)
     api.unlearn(model, replace(images, name="own"), [0, 1])
     assert seen == [default_method("alignment_calibration", "own", "clip")]

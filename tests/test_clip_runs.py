@@ -14,7 +14,7 @@ from torch import Tensor
 import muc
 from muc import config, demo, opening, runs, train
 from muc.__main__ import main
-from muc.config import Request, recipe
+from muc.config import Request
 from muc.data import ImageSet, from_pairs
 from muc.errors import Interrupted, UserError
 from muc.evaluation.pairs import embed_pairs
@@ -22,6 +22,7 @@ from muc.methods import METHODS, AlignmentCalibration, Method, recipes
 from muc.methods.recipes import default_method, search_ranges
 from muc.models import CLIP
 from muc.optimiser import rate_at
+from muc.recipes import recipe
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 

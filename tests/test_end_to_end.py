@@ -19,6 +19,7 @@ from muc.evaluation.gaps import gaps
 from muc.evaluation.white_box import evaluate
 from muc.methods import METHODS, GradientAscent, usual_methods
 from muc.methods.recipes import default_method, search_ranges
+from muc.recipes import recipe
 from muc.restoring import restore
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
@@ -331,7 +332,7 @@ def test_an_unlearned_run_can_unlearn_again_and_records_its_ancestry(
 
 
 def settings(algorithm: str) -> config.Pretraining:
-    found = config.recipe("digits", algorithm)
+    found = recipe("digits", algorithm)
     return replace(
         found,
         data=replace(found.data, train_limit=48),

@@ -5,12 +5,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from muc.config import Model, recipe
+from muc.config import Model
 from muc.config import Runtime as RuntimeSettings
 from muc.data.loader import plan_batches
 from muc.flops import forward_flops, matmul_rate, step_flops
 from muc.methods import METHODS, AlignmentCalibration, Method
 from muc.models import Batch, build_model
+from muc.recipes import recipe
 from muc.runtime import Runtime
 
 

@@ -10,8 +10,8 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from muc.__main__ import main
-from muc.config import recipe
 from muc.data import load_images
+from muc.recipes import recipe
 
 TINY = ["--data", "digits", "--epochs", "2", "--threads", "1", "--device", "cpu"]
 

@@ -28,6 +28,7 @@ from muc.config import Request
 from muc.data import load_images
 from muc.errors import Interrupted, UserError
 from muc.methods import METHODS, AlignmentCalibration, Method
+from muc.recipes import recipe
 from muc.run_folder import RunFolder
 from muc.storage import read_json, write_json
 
@@ -40,7 +41,7 @@ KINDS = ("simclr", "moco", "alignment_calibration")
 
 def tiny(algorithm: str = "simclr", epochs: int = 6, batch_size: int = 16) -> config.Pretraining:
     """Four steps an epoch of milliseconds each."""
-    settings = config.recipe("digits", algorithm)
+    settings = recipe("digits", algorithm)
     return replace(
         settings,
         data=replace(settings.data, train_limit=64),

@@ -19,6 +19,7 @@ from muc.methods import METHODS, Method, NegGrad, Retrain
 from muc.methods.recipes import default_method
 from muc.models import CLIP, ContrastiveModel
 from muc.progress import meter
+from muc.recipes import recipe
 from muc.run_folder import Split
 from muc.runtime import Runtime
 from muc.train import Training
@@ -37,7 +38,7 @@ def pretrain(
     """Train the model in place on all training images but `leave_out`, and return it."""
     _check(images, model)
     split = _split(images, leave_out)
-    settings = config.recipe(algorithm=algorithm_of(model))
+    settings = recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
     return _train(model, Retrain(), images, split, settings, seed, runtime)
 
@@ -79,7 +80,7 @@ def unlearn(
         weight_decay=weight_decay,
         optimiser="adamw" if model.reads_text else "sgd",  # what the paper trains each with
     )
-    settings = config.recipe(algorithm=algorithm_of(model))
+    settings = recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation, views=views or settings.views)
     return _train(deepcopy(model), method, images, _split(images, forget), settings, seed, runtime)
 

@@ -19,6 +19,7 @@ from muc.errors import Interrupted, UserError
 from muc.methods import Method, usual_methods
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence
+from muc.recipes import recipe
 from muc.run_folder import RunFolder
 from muc.storage import read_json, write_json
 
@@ -30,7 +31,7 @@ OWNER_PAIRS = 6
 def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int | None = None) -> Path:
     """Run all trials and write the report; a demo that was cut off goes on where it was. -> the page's path."""
     config.in_range("seeds", seeds, 1, 1000)
-    settings = config.recipe(data_for(algorithm), algorithm)
+    settings = recipe(data_for(algorithm), algorithm)
     if epochs is not None:
         settings = replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))
     trials = [out / f"seed{seed}" for seed in range(seeds)]

@@ -143,20 +143,16 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
 
 
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
-    values = run.config()
-    settings = pretraining_of(run)
-    runtime = Runtime(restore(config.Runtime, values["runtime"], f"{run.config_file}: runtime", defaults=True))
+    values, settings, method = run.config(), pretraining_of(run), method_of(run) or Retrain()
+    where = f"{run.config_file}: runtime"
+    runtime = Runtime(restore(config.Runtime, values["runtime"], where, defaults=True))
     images = images or open_images(run)
-    split = run.split()
-    method = method_of(run) or Retrain()
-    model = initial_model(run, method, images)
-    optimisation = optimisation_of(settings, method)
-    plan = plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, values["seed"])
+    split, optimisation = run.split(), optimisation_of(settings, method)
     training = Training(
-        model,
+        initial_model(run, method, images),
         method,
         images.train,
-        plan,
+        plan_batches(split.retain, split.unlearn, method.rows, optimisation.batch_size, values["seed"]),
         settings.views,
         optimisation,
         runtime,
@@ -169,25 +165,14 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
         except (RuntimeError, KeyError) as error:
             raise misfit("saved tensors", run, error) from None
     processes.first_only(lambda: run.cut_metrics(training.epoch))
-    flops = step_flops(model, method, plan, images.train.shape[1:]) * plan.steps if runtime.on_gpu else 0
-    rate = matmul_rate(runtime) * processes.world() if runtime.on_gpu else 1.0
+    complete = completer(training, images.train.shape[1:])
     runtime.reset_peak_memory()
     title = values["method"]["name"] if "method" in values else f"pretrain {settings.model.algorithm}"
     with meter(title, optimisation.epochs) as progress, events(run, runtime) as log:
         progress.start_at(training.epoch)
 
         def report(line: dict[str, Any]) -> None:
-            line["images_per_second"] = round(
-                line["epoch"] * plan.steps * (plan.n_retain + plan.n_forget) / line["seconds"]
-            )
-            note = " ".join(f"{k} {line[k]:.4f}" for k in line if k not in ABOUT)
-            note += f" · {line['images_per_second']:,} images/s"
-            if flops:
-                line["mfu"] = round(line["epoch"] * flops / line["seconds"] / rate, 4)
-                note += f" · MFU {line['mfu']:.0%}"
-            if (share := training.waiting()) is not None:
-                line["waiting"] = round(share, 4)
-                note += f" · {share:.0%} waiting for data, bound by: {bound_by(share)}"
+            note = complete(line)
             run.append_metrics(line)
             log(line)
             progress.advance(note=note)
@@ -196,12 +181,34 @@ def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:
             training.run(report, run.save_state, runtime.settings.checkpoint_seconds)
         else:
             training.run()
-    model.eval()
+    training.model.eval()
     result = {"seconds": training.seconds, "peak_memory_bytes": runtime.peak_memory(), "epochs": optimisation.epochs}
     if (share := training.waiting()) is not None:
         result |= {"waiting": round(share, 4), "bound_by": bound_by(share)}
-    processes.first_only(lambda: run.finish(model.state_dict(), {"kind": values["kind"]}, result))
+    processes.first_only(lambda: run.finish(training.model.state_dict(), {"kind": values["kind"]}, result))
     return run
+
+
+def completer(training: Training, shape: tuple[int, ...]) -> Callable[[dict[str, Any]], str]:
+    """What puts the speed into an epoch's line of numbers. -> the line for a person"""
+    plan, runtime = training.plan, training.runtime
+    flops = step_flops(training.model, training.method, plan, shape) * plan.steps if runtime.on_gpu else 0
+    rate = matmul_rate(runtime) * processes.world() if runtime.on_gpu else 1.0
+
+    def complete(line: dict[str, Any]) -> str:
+        rows = line["epoch"] * plan.steps * (plan.n_retain + plan.n_forget)
+        line["images_per_second"] = round(rows / line["seconds"])
+        note = " ".join(f"{k} {line[k]:.4f}" for k in line if k not in ABOUT)
+        note += f" · {line['images_per_second']:,} images/s"
+        if flops:
+            line["mfu"] = round(line["epoch"] * flops / line["seconds"] / rate, 4)
+            note += f" · MFU {line['mfu']:.0%}"
+        if (share := training.waiting()) is not None:
+            line["waiting"] = round(share, 4)
+            note += f" · {share:.0%} waiting for data, bound by: {bound_by(share)}"
+        return note
+
+    return complete
 
 
 @contextmanager

@@ -16,9 +16,10 @@ from muc.audit_lab.given_runs import Retrained, open_retrained, open_swap
 from muc.audit_lab.model_owners import MODEL_OWNERS
 from muc.audit_lab.rounds import Office, Round, rounds_of, set_up
 from muc.cli.audit_lab import redteam
-from muc.config import Request, recipe
+from muc.config import Request
 from muc.errors import UserError
 from muc.methods import FineTune, Method, Retrain
+from muc.recipes import recipe
 from muc.run_folder import RunFolder
 from muc.runs import pretrain_run, unlearn_run
 from muc.storage import read_json

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from muc.batches import TwoViews, ViewAndCaption, make_batches
-from muc.config import Data, Model, clip_views
+from muc.config import Data, Model
 from muc.config import Runtime as RuntimeSettings
 from muc.data import ImageSet, from_pairs, load_images, make_split, plan_batches
 from muc.data.captions import Captions, tokenise_captions
@@ -18,6 +18,7 @@ from muc.data.splits import read_request
 from muc.errors import UserError
 from muc.methods import METHODS, AlignmentCalibration
 from muc.models import build_model
+from muc.recipes import clip_views
 from muc.runtime import Runtime
 
 CPU = Runtime(RuntimeSettings(device="cpu", threads=1))

@@ -10,11 +10,12 @@ from torchvision.models import resnet18
 
 from muc import config, opening
 from muc.data import load_images
+from muc.recipes import recipe
 
 
 def settings_for(architecture: str = "mlp", algorithm: str = "simclr") -> config.Pretraining:
-    recipe = config.recipe("digits", algorithm)
-    return replace(recipe, model=replace(recipe.model, architecture=architecture))
+    settings = recipe("digits", algorithm)
+    return replace(settings, model=replace(settings.model, architecture=architecture))
 
 
 def randomised(network: nn.Module) -> nn.Module:

@@ -24,6 +24,7 @@ from muc.models import CLIP, importing
 from muc.models.clip_naming import STYLES, ClipNaming
 from muc.models.exporting import export_run
 from muc.models.importing import import_run
+from muc.recipes import recipe
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings(architecture: str = "open_clip/RN50") -> config.Pretraining:
-    found = config.recipe("some-pairs", "clip")
+    found = recipe("some-pairs", "clip")
     few = replace(found.optimisation, epochs=2, batch_size=8, warmup_epochs=1.0)
     return replace(found, model=replace(found.model, architecture=architecture), optimisation=few)
 

@@ -14,6 +14,7 @@ from muc import config, opening
 from muc.__main__ import main
 from muc.errors import UserError
 from muc.methods import AlignmentCalibration, FineTune
+from muc.recipes import recipe
 from muc.report import render
 from muc.report.group import compare
 from muc.report.pair_tables import pair_results_table
@@ -237,7 +238,7 @@ def test_a_choice_serves_its_own_kind_of_request_only() -> None:
         Choice("cifar10", "moco", "resnet18", 0.5, FineTune()),
         Choice("cifar10", "moco", "resnet18", 0.1, FineTune(9)),
     ]
-    settings = config.recipe("cifar10", "moco")
+    settings = recipe("cifar10", "moco")
     assert given_method(given, "finetune", settings, 0.1) == FineTune(9)
     with pytest.raises(Exception, match="no neggrad for cifar10, moco, resnet18, 10% to forget; add a file"):
         given_method(given, "neggrad", settings, 0.1)
@@ -300,14 +301,14 @@ GOOD = {
         ([{**GOOD, "method": {"name": "finetune", "learning_rate": -1}}], "learning-rate is -1"),
         (
             [{**GOOD, "method": {"name": "finetune", "learning_rate": True}}],
-            "'learning_rate' is True; expected a number",
+            "'learning_rate' is True; expected",
         ),
         ([{**GOOD, "method": {"name": "finetune", "epochs": 0}}], "epochs is 0"),
         ([{**GOOD, "method": {"name": "finetune", "epochs": 2.5}}], "'epochs' is 2.5; expected a whole number"),
         ([{**GOOD, "method": {"name": AC, "alpha": [1]}}], "'alpha' is [1]; expected a number"),
         (
             [{**GOOD, "method": {"name": AC, "reading": "mine"}}],
-            "'reading' is 'mine'; expected one of equations, compat",
+            "is 'mine'; expected one of equations, compat",
         ),
         ([{**GOOD, "method": {"name": "finetune", "alpha": 1}}], "its method has a field 'alpha' that"),
         ([{**GOOD, "forget_fraction": 10}], "forget_fraction is 10"),

@@ -10,6 +10,7 @@ from muc.data.files import select
 from muc.errors import UserError
 from muc.models import ContrastiveModel
 from muc.progress import meter
+from muc.recipes import recipe
 from muc.run_folder import RunFolder
 
 DATA = ("glyphs", "digits")
@@ -33,7 +34,7 @@ def lab_settings(data: str, epochs: int | None = None) -> config.Pretraining:
     """The recipe whose encoders memorise; `epochs` for a quick look."""
     if data not in DATA:
         raise UserError(f"the lab trains many encoders and does so on embedded data; give glyphs or digits, not {data}")
-    settings = config.recipe(data)
+    settings = recipe(data)
     if settings.data.train_limit is None:  # 1,400 digits would take ten times as long as 200 glyphs, without need
         settings = replace(settings, data=replace(settings.data, train_limit=200))
     return settings if epochs is None else replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))

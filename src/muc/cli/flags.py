@@ -16,6 +16,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from muc import config
 from muc.errors import UserError, check_name
+from muc.recipes import recipe
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class PretrainingFlags(config.Pretraining):
     @classmethod
     def recipe(cls, argv: Sequence[str], **others: Any) -> Self:
         """The defaults that belong to the --data and --algorithm of the command line."""
-        found = config.recipe(peek(argv, "--data", "glyphs"), peek(argv, "--algorithm", "simclr"))
+        found = recipe(peek(argv, "--data", "glyphs"), peek(argv, "--algorithm", "simclr"))
         flags = {"data": DataFlags(**vars(found.data)), "model": ModelFlags(**vars(found.model))}
         values: dict[str, Any] = {**vars(found), **flags, **others}
         return cls(**values)

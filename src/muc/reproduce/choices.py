@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from muc import config, opening
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
+from muc.recipes import recipe
 from muc.restoring import restore
 from muc.run_folder import RunFolder
 from muc.search import CRITERIA
@@ -110,7 +111,7 @@ def _read(entry: Any) -> Choice:
 def of_other_epochs(chosen: Iterable[Choice], asked: int | None) -> list[str]:
     """A note where settings were chosen for encoders trained longer or shorter than those that get them."""
     for choice in chosen:
-        epochs = asked or config.recipe(choice.data, choice.algorithm).optimisation.epochs
+        epochs = asked or recipe(choice.data, choice.algorithm).optimisation.epochs
         if choice.epochs not in (None, epochs):
             return [
                 f"note: --recipe holds settings chosen for encoders of {choice.epochs} epochs; they serve {epochs} here"

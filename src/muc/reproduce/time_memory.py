@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from muc import paper
-from muc.config import recipe
 from muc.data import plan_batches
 from muc.environment import environment
 from muc.errors import UserError
 from muc.methods import METHODS
 from muc.models import build_model
 from muc.opening import optimisation_of
+from muc.recipes import recipe
 from muc.report.cells import MISSING, Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name

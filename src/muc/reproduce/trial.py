@@ -17,6 +17,7 @@ from muc.errors import UserError
 from muc.evaluation.records import evaluate_runs, kept_record
 from muc.methods import Method
 from muc.methods.recipes import default_method
+from muc.recipes import recipe
 from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
 from muc.run_folder import RunFolder
@@ -37,7 +38,7 @@ def encoder_settings(
 ) -> config.Pretraining:
     """The paper's recipe; a smoke test has the same path on embedded images."""
     embedded = "glyph-pairs" if algorithm == "clip" else "glyphs"
-    settings = config.recipe(embedded if options.smoke else data, algorithm)
+    settings = recipe(embedded if options.smoke else data, algorithm)
     epochs = options.epochs or (3 if options.smoke else settings.optimisation.epochs)
     settings = replace(settings, seed=seed, optimisation=replace(settings.optimisation, epochs=epochs))
     if options.smoke:
