@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muc.data.files import ImageFiles
 from muc.data.images import ImageSet, from_labels
-from muc.data.inventory import BLANK, Inventory, put_back, take_inventory
+from muc.data.inventory import NO_CAPTION, NO_NAME, Inventory, put_back, take_inventory
 from muc.data.sources import load_folder
 from muc.errors import UserError
 
@@ -49,7 +49,7 @@ def test_what_is_needed_is_where_it_was_and_what_was_erased_is_blank(data: st.Da
         expected = np.zeros_like(images.train[i]) if i in gone else images.train[i]
         assert np.array_equal(found.train[i], expected)
         assert found.train_labels[i] == (0 if i in gone else images.train_labels[i])
-        assert found.train_names[i] == (BLANK if i in gone else images.train_names[i])
+        assert found.train_names[i] == (NO_NAME if i in gone else images.train_names[i])
     assert np.array_equal(found.test, images.test)
     assert np.array_equal(found.test_labels, images.test_labels)
     assert list(found.test_names) == list(images.test_names)
@@ -95,7 +95,7 @@ def test_one_changed_pixel_label_or_caption_is_another_image() -> None:
         changed = ImageSet(**{**vars(pairs), **change})
         with pytest.raises(UserError, match="training image 4 first"):
             put_back(changed, take_inventory(pairs), np.arange(len(pairs.train)), "a run")
-        assert put_back(changed, take_inventory(pairs), np.array([0, 1]), "a run").train_captions[4] == [BLANK]
+        assert put_back(changed, take_inventory(pairs), np.array([0, 1]), "a run").train_captions[4] == [NO_CAPTION]
 
 
 def test_other_data_altogether_are_refused_as_such() -> None:

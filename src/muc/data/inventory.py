@@ -19,8 +19,8 @@ from muc.errors import UserError
 
 T = TypeVar("T")
 ERASED = -1
-BLANK = "erased"
-"""The name and caption of an image that is gone; no request can name it, for it is not among those retained."""
+NO_NAME, NO_CAPTION = "", "erased"
+"""Of an image that is gone. No request can name it."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ def _arranged(images: ImageSet, class_names: Sequence[str], train: np.ndarray, t
         return (
             _chosen(images.train, images.test, rows),
             np.where(there, labels[rows], 0),
-            _items(names, rows, BLANK),
-            _items(captions, rows, [BLANK]),
+            _items(names, rows, NO_NAME),
+            _items(captions, rows, [NO_CAPTION]),
         )
 
     first, second = of(train), of(test)

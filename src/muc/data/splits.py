@@ -75,8 +75,8 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
         raise UserError(f"cannot read the request {path} ({error}); give a text file with one image a line") from None
     if not lines:
         raise UserError(f"the request {path} is empty; list one index or name a line")
-    by_name = {composed(name): i for i, name in enumerate(images.train_names)}
-    by_name |= {name: i for i, name in enumerate(images.train_names)}
+    named = {name: i for i, name in enumerate(images.train_names) if name}  # what was erased has none
+    by_name = {composed(name): i for name, i in named.items()} | named
     held_out = {*images.test_names, *map(composed, images.test_names)} - by_name.keys()
     numbered = any(name.isdecimal() for name in chain(by_name, held_out))
     indices = []
