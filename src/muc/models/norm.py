@@ -48,17 +48,18 @@ class BatchNorm(nn.BatchNorm2d):
         return norm.train(x, residual, self.weight, self.bias, running, groups, self.momentum, self.eps, relu)
 
     def _grouped(self, x: Tensor, groups: int) -> Tensor:
+        """Groups become channels, last in memory as convolutions have them: one norm, and not one for each group."""
         running_mean, running_var, count = self._running()
         assert self.momentum is not None
         count.add_(1)
-        mean, var = running_mean.repeat(groups, 1), running_var.repeat(groups, 1)
-        normalised = [
-            batch_norm(part, mean[g], var[g], self.weight, self.bias, True, self.momentum, self.eps)
-            for g, part in enumerate(x.chunk(groups))
-        ]
-        running_mean.copy_(mean.mean(0))
-        running_var.copy_(var.mean(0))
-        return torch.cat(normalised)
+        mean, var = running_mean.repeat(groups), running_var.repeat(groups)
+        weight, bias = self.weight.repeat(groups), self.bias.repeat(groups)
+        parts = x.permute(0, 2, 3, 1).unflatten(0, (groups, -1))  # (groups, n, h, w, c)
+        folded = parts.permute(1, 2, 3, 0, 4).flatten(3).permute(0, 3, 1, 2)
+        y = batch_norm(folded, mean, var, weight, bias, True, self.momentum, self.eps)
+        running_mean.copy_(mean.view(groups, -1).mean(0))
+        running_var.copy_(var.view(groups, -1).mean(0))
+        return y.permute(0, 2, 3, 1).unflatten(3, (groups, -1)).permute(3, 0, 1, 2, 4).flatten(0, 1).permute(0, 3, 1, 2)
 
     def _running(self) -> tuple[Tensor, Tensor, Tensor]:
         assert self.running_mean is not None
