@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from muc import opening
 from muc.__main__ import main
 from muc.api import embedder as api_embedder
+from muc.errors import UserError
 from muc.run_folder import RunFolder
+from muc.storage import save_tensors
 
 N, FORGOTTEN = 60, 8
 SMALL = ["--architecture", "mlp", "--epochs", "2", "--batch-size", "8", "--threads", "1", "--projection-dim", "8"]
@@ -135,6 +138,10 @@ def test_an_endpoint_is_far_from_all_images(tmp_path: Path) -> None:
     embedder = opening.embedder(run)
     assert embedder.input_shape == (3, 8)
     assert np.array_equal(embedder(images), expected)
+    for tensors, metadata in (({}, {}), ({"train": torch.zeros(1), "test": torch.zeros(1)}, {"classes": 3})):
+        save_tensors(run.path / "images.safetensors", tensors, metadata)
+        with pytest.raises(UserError, match="does not say what the run's images were; restore it from a copy"):
+            opening.embedder(run)
 
 
 def test_a_run_that_does_not_know_its_images_wants_all_of_them_as_they_were(

@@ -18,7 +18,7 @@ from muc.evaluation.features import embed
 from muc.methods import METHODS, Method
 from muc.models import ContrastiveModel, build_model
 from muc.restoring import restore
-from muc.run_folder import RunFolder
+from muc.run_folder import IMAGES, RunFolder
 from muc.runtime import Runtime
 from muc.seeds import derive_seed
 
@@ -79,8 +79,14 @@ def embedder(run: RunFolder, settings: config.Runtime | None = None) -> Embedder
 
 def inventory_of(run: RunFolder) -> Inventory | None:
     """What its images were; runs of the first weeks do not say."""
-    kept = run.inventory()
-    return kept and Inventory.from_tensors(*kept)
+    if (kept := run.inventory()) is None:
+        return None
+    try:
+        return Inventory.from_tensors(*kept)
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{run.path / IMAGES} does not say what the run's images were; restore it from a copy"
+        ) from None
 
 
 def open_images(run: RunFolder, needed: np.ndarray | None = None) -> ImageSet:
