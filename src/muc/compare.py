@@ -68,7 +68,8 @@ def compare(
     """
     settings = opening.pretraining_of(original)
     methods = methods or usual_methods(settings.model.algorithm)
-    check_before(original, request, methods, against, search)
+    wanted = check_before(original, request, methods, against, search)
+    fraction = len(wanted.unlearn) / len(wanted.train)
     candidates: list[RunFolder] = []
     for name in sorted(dict.fromkeys(methods), key=lambda name: name != "retrain"):  # first: searches look at it
         method = default_method(name, settings.data.name, settings.model.algorithm)
@@ -76,7 +77,7 @@ def compare(
             if against is None:
                 against = serve(original, method, request, out / name, runtime)
             continue
-        trials = [method, *draw_trials(method, search - 1, original)] if search else [method]
+        trials = [method, *draw_trials(method, search - 1, original, fraction)] if search else [method]
         served = [serve(original, m, request, out / label, runtime) for m, label in labelled(trials, name)]
         candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
     records = evaluate_runs([original, *candidates], against, runtime)
@@ -88,8 +89,8 @@ def compare(
 
 def check_before(
     original: RunFolder, request: config.Request, methods: Sequence[str], against: RunFolder | None, search: int
-) -> None:
-    """Refuse what cannot end well before anything is trained."""
+) -> Split:
+    """Refuse what cannot end well before anything is trained. -> the split of the runs to come"""
     if not set(methods) - {"retrain"}:
         raise UserError("there is nothing to compare; give at least one method besides retrain")
     config.in_range("search", search, 0, 1000)
@@ -106,6 +107,7 @@ def check_before(
         check_retrain(against)
         if against.original_sha256() != original.result()["model_sha256"]:
             raise UserError(f"{against} was not made from {original}; give a Retrain run of it")
+    return wanted
 
 
 def wanted_of(original: RunFolder, request: config.Request) -> Split:

@@ -24,12 +24,13 @@ def labelled(trials: list[Method], name: str) -> list[tuple[Method, str]]:
     return [(trial, name if i == 0 else f"{name}-trial{i}") for i, trial in enumerate(trials)]
 
 
-def draw_trials(method: Method, count: int, original: RunFolder) -> list[Method]:
-    """Settings drawn from the paper's ranges; the same original and method always draw the same."""
+def draw_trials(method: Method, count: int, original: RunFolder, fraction: float) -> list[Method]:
+    """Settings drawn from the paper's ranges for such a share to forget; the same original and method always draw the
+    same."""
     seed = derive_seed("search", opening.method_name(method), original.result()["model_sha256"])
     generator = np.random.default_rng(seed)
     settings = opening.pretraining_of(original)
-    ranges = search_ranges(method, settings.data.name, settings.model.algorithm)
+    ranges = search_ranges(method, settings.data.name, settings.model.algorithm, fraction)
     trials = []
     for place in spread_out(count, generator.random(len(ranges))):
         drawn = {}

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from muc import paper
+from muc.methods import AlignmentCalibration
 from muc.methods.recipes import TIED, default_method, search_ranges
 from muc.reproduce import find_recipe, from_models, t_tests, uniformity
 from muc.reproduce.recipe import Options, describe
@@ -51,7 +52,22 @@ def test_a_table_has_the_papers_settings(name: str) -> None:
         probe = ASKED["unimodal"]["linear_probe"]
         assert (s.probe.epochs, s.probe.learning_rate, s.probe.batch_size) == (100, probe["lr"], probe["batch_size"])
         rate = ASKED["unimodal"]["alignment_calibration"]["lr_reported_cifar"]["50pct" if fraction > 0.2 else "10pct"]
-        assert vars(trial.method("alignment_calibration"))["learning_rate"] == rate
+        # The paper's rates are for means over D; in the equations R's mean has weight 1.
+        assert vars(trial.method("alignment_calibration"))["learning_rate"] == pytest.approx(rate * (1 - fraction))
+        assert vars(trial.method("neggrad"))["learning_rate"] == pytest.approx(0.01 * (1 - fraction))
+        assert vars(trial.method("finetune"))["learning_rate"] == 0.01
+
+
+@pytest.mark.parametrize(("fraction", "most"), [(0.1, 20.0), (0.5, 4.0), (0.01, 20.0)])
+def test_a_search_pulls_no_harder_for_larger_requests(fraction: float, most: float) -> None:
+    """The released scripts search beta |U| / |D|, up to 2."""
+    method = AlignmentCalibration()
+    ranges = search_ranges(method, "cifar10", "moco", fraction)
+    assert (ranges["paper_beta"].low, ranges["paper_beta"].high) == (0.0, pytest.approx(most))
+    rates = ranges["learning_rate"]
+    assert (rates.low, rates.high) == pytest.approx((0.003 * (1 - fraction), 0.03 * (1 - fraction)))
+    compat = search_ranges(AlignmentCalibration(reading="compat"), "cifar10", "moco", fraction)
+    assert (compat["learning_rate"].low, compat["learning_rate"].high) == (0.003, 0.03)  # it takes means over D itself
 
 
 def test_the_table_of_resnet_50_is_of_resnet_50() -> None:

@@ -5,14 +5,14 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from muc import paper
 from muc.report.cells import Cell, Table
 from muc.report.group import ORDER, Comparison, Entry, compare
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
-from muc.reproduce.recipe import UNIMODAL, Options, Recipe, Step, algorithms_for
+from muc.reproduce.recipe import FIVE, UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.white_box import WhiteBox
 
 
@@ -39,6 +39,8 @@ class Found:
 @dataclass(frozen=True)
 class FromRecords(Recipe):
     """A table of one data set, for both shares to forget; all is trained and evaluated as for the white-box tables."""
+
+    seeds: ClassVar[tuple[int, ...]] = FIVE
 
     data: str = "cifar10"
     default: tuple[str, ...] = UNIMODAL

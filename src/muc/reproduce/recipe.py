@@ -16,6 +16,8 @@ from muc.reproduce.choices import Choice
 from muc.storage import write_json
 
 SMOKE = "Smoke test on embedded images, the numbers mean nothing. Recipe: "
+FIVE = (0, 1, 2, 3, 4)
+"""The paper's random trials."""
 READ = ("seeds", "epochs", "methods", "algorithms", "search", "recipe", "criterion")
 """The options that not every recipe reads."""
 

@@ -66,8 +66,6 @@ class AverageGapPercentage(FromRecords):
 class Deviations(FromRecords):
     """Table 13."""
 
-    seeds: ClassVar = (0, 1, 2, 3, 4)
-
     def tables(self, found: list[Found]) -> list[Table]:
         return [self.table(f) for f in found]
 

@@ -16,7 +16,7 @@ from muc.compare import serve
 from muc.errors import UserError
 from muc.evaluation.records import evaluate_runs, kept_record
 from muc.methods import Method
-from muc.methods.recipes import default_method
+from muc.methods.recipes import paper_method
 from muc.recipes import recipe
 from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
@@ -113,15 +113,11 @@ class Trial:
         return self._count(label) == 1 or bool(self.tried(label))
 
     def method(self, name: str) -> Method:
-        """With the values that were given, or the defaults for this data; a smoke test unlearns for one epoch."""
+        """With the values that were given, or the paper's; a smoke test unlearns for one epoch."""
         if self.options.chosen and name != "retrain":
             return given_method(self.options.chosen, name, self.settings, self.fraction)
-        method = default_method(name, self.settings.data.name, self.settings.model.algorithm)
-        if self.options.smoke:
-            return replace(method, epochs=1) if method.epochs else method
-        if name == AC and self.settings.model.algorithm != "clip" and self.fraction >= 0.5:
-            return replace(method, learning_rate=0.02)  # the paper's, for half of the data
-        return method
+        method = paper_method(name, self.settings.data.name, self.settings.model.algorithm, self.fraction)
+        return replace(method, epochs=1) if self.options.smoke and method.epochs else method
 
     def placed(self, label: str, method: Method) -> RunFolder:
         """The run of these settings; where one of others has the label, a run beside it, never instead of it."""
@@ -202,7 +198,7 @@ class Trial:
             if count == 1:
                 self._serve(label, self.settled(label))
                 return
-            drawn = draw_trials(own, count - 1, self.encoder)
+            drawn = draw_trials(own, count - 1, self.encoder, self.fraction)
             served = [self._serve(own_label, m) for m, own_label in labelled([own, *drawn], label)]
             pick(served, self.retrain, self.encoder, self.options.runtime)
 
