@@ -94,7 +94,7 @@ def test_models_are_evaluated_in_evaluation_mode_and_left_unchanged() -> None:
         assert all(torch.equal(value, state[name]) for name, value in m.state_dict().items())
 
 
-@pytest.mark.parametrize(("n_train", "n_test", "members"), [(60, 20, 20), (40, 50, 23), (60, 20, 5)])
+@pytest.mark.parametrize(("n_train", "n_test", "members"), [(60, 20, 20), (40, 50, 23)])
 def test_the_attack_knows_the_first_n_of_r_and_as_many_test_images(
     n_train: int, n_test: int, members: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +106,6 @@ def test_the_attack_knows_the_first_n_of_r_and_as_many_test_images(
         return pixels.float().mean(dim=(1, 2, 3)) / 255
 
     monkeypatch.setattr(white_box, "alignment", brightness)
-    monkeypatch.setattr(white_box, "MEMBERS", 5 if members == 5 else 10_000)
     images, split = tiny_images(n_train, n_test), tiny_split(n_train)
     result = evaluate(tiny_model(), tiny_model(), images, split, SETTINGS, RUNTIME)
 
@@ -125,6 +124,20 @@ def test_the_attack_knows_the_first_n_of_r_and_as_many_test_images(
     assert result["EMIA_accuracy"] == pytest.approx(100 * accuracy)
     assert result["EMIA_AUC"] == pytest.approx(auc(score(known), score(strange)))
     assert result["unlearn_AUC"] == pytest.approx(auc(unlearned, score(strange)))
+
+
+def test_forgetting_of_held_out_images_is_what_all_images_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With brightness for an alignment, and a model before to which all images look brighter by a tenth."""
+    model, before = tiny_model(), tiny_model(seed=1)
+
+    def brightness(asked: ContrastiveModel, pixels: Tensor, *_: object, **__: object) -> Tensor:
+        return pixels.float().mean(dim=(1, 2, 3)) / 255 * (1.1 if asked is before else 1.0)
+
+    monkeypatch.setattr(white_box, "alignment", brightness)
+    images, split = tiny_images(), tiny_split()
+    result = evaluate(model, before, images, split, SETTINGS, RUNTIME)
+    for name, rows in (("FS", split.unlearn), ("held_out_FS", split.validation)):
+        assert result[name] == pytest.approx(0.1 * images.train[rows].mean() / 255, abs=1e-6), name
 
 
 def test_accuracies_are_of_retain_test_and_unlearn_images(monkeypatch: pytest.MonkeyPatch) -> None:

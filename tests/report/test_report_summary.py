@@ -7,7 +7,7 @@ import pytest
 from report_records import record
 
 from muc.report.group import compare
-from muc.report.noise import lead_of
+from muc.report.noise import lead_of, led
 from muc.report.summary import summarise
 
 
@@ -66,10 +66,24 @@ def test_the_order_without_decisions_of_attacks_is_told() -> None:
 def test_the_spread_between_retrains_is_the_yardstick() -> None:
     # Retrains of seeds 0, 1, 2 differ by 1, 1 and 2 points of EMIA: an AG of (1 + 1 + 2) / 3 / 5 = 0.27.
     near = text(*trials({"retrain": [0] * 3, "finetune": [0.2] * 3, "neggrad": [0.1] * 3}))
-    assert "Two Retrains with different seeds are 0.27 points apart" in near
-    assert "NegGrad and Fine-tune are no further from Retrain than that; between them, differences are noise" in near
+    assert "which also forget different images, are 0.27 points apart" in near
+    assert "NegGrad and Fine-tune are no further from Retrain than that." in near
     far = text(*trials({"retrain": [0] * 3, "finetune": [0.8] * 3}))
     assert "Fine-tune is 3.0 times as far from Retrain" in far
+
+
+def test_methods_are_told_apart_seed_by_seed_whatever_the_spread_between_seeds() -> None:
+    spread = {"retrain": [0] * 3, "neggrad": [1, 5, 9]}
+    said = text(*trials({**spread, "finetune": [1.6, 5.5, 9.7], "l1_sparsity": [9.5, 1.5, 6.0]}))
+    expected = "Seed by seed it is closer than Fine-tune by more than chance (95 % intervals, each by itself); not so"
+    assert f"{expected} than ℓ1-sparsity." in said
+    unclear = text(*trials({**spread, "finetune": [9.6, 1.5, 6.0], "l1_sparsity": [9.5, 1.5, 6.0]}))
+    assert "Seed by seed it cannot be told from any other" in unclear
+    clear = text(*trials({**spread, "finetune": [1.6, 5.5, 9.7], "l1_sparsity": [1.7, 5.6, 9.8]}))
+    assert "than Fine-tune and ℓ1-sparsity by more than chance (95 % intervals, each by itself)." in clear
+    assert "Seed by seed" not in text(made("retrain", 0), *(made(m, 1) for m in ("finetune", "neggrad", "l1_sparsity")))
+    tied = trials({**spread, "finetune": [1, 5, 9], "l1_sparsity": [1.7, 5.6, 9.8]})
+    assert led(compare(tied)[0]) is None
 
 
 def test_one_seed_proves_nothing() -> None:

@@ -110,6 +110,31 @@ def test_without_retrain_there_are_gaps_to_held_out_images() -> None:
     assert "AG held-out" not in with_retrain.columns
 
 
+def test_what_a_method_does_to_all_images_cancels_against_held_out_ones() -> None:
+    """Both Retrains reject 10 % more of the images to forget than of held-out ones, wherever their threshold fell."""
+    values = {
+        ("retrain", 0): (70, 60.0),
+        ("retrain", 1): (40, 30.0),
+        ("finetune", 0): (66, 60.0),
+        ("finetune", 1): (38, 30.0),
+    }
+    made = [exact(method, seed, emia) for (method, seed), (emia, _) in values.items()]
+    for found, (_, held_out_emia) in zip(made, values.values(), strict=True):
+        drift = 0.02 if found["method"] == "retrain" else 0.04
+        found["metrics"] |= {"held_out_EMIA": held_out_emia, "FS": 0.05, "held_out_FS": drift}
+    table = all_tables(made)[1]
+    found = column(table, "EMIA beyond held-out")
+    assert found["Retrain"].text == "10.00 ± 0.00"
+    assert (found["Fine-tune"].text, found["Fine-tune"].gap) == ("7.00 ± 1.41", "3.00 ± 1.41")
+    assert column(table, "FS beyond held-out")["Fine-tune"].gap == "0.0200 ± 0.0000"
+    assert "'Beyond held-out' is a value of the images to forget" in table.caption
+    for found in made:
+        del found["metrics"]["held_out_EMIA"], found["metrics"]["held_out_FS"]
+    earlier = all_tables(made)[1]
+    assert not [name for name in earlier.columns if "beyond" in name]
+    assert "Beyond" not in earlier.caption
+
+
 def test_gaps_to_held_out_images_take_the_original_on_the_same_request() -> None:
     of_a, of_b = (held_out("pretrain", ra=ra, request_sha256=ask) for ask, ra in (("a", 90), ("b", 70)))
     run = held_out("finetune", emia=60, ra=70, request_sha256="b")
@@ -271,6 +296,20 @@ def test_the_original_of_two_requests_counts_for_each() -> None:
     (comparison,) = compare(made)
     (original,) = comparison.entries
     assert [r["metrics"]["UA"] for r in original.records] == [90.0, 70.0]
+
+
+def test_records_are_told_apart_by_their_models_and_not_by_paths() -> None:
+    """--forget LIST is one request for all seeds, and relative paths of two working directories can be the same."""
+    digests = {"request_sha256": "a", "run": "runs/finetune"}
+    made = [record("finetune", seed, model_sha256=str(seed), **digests) for seed in (0, 1)]
+    (comparison,) = compare(made)
+    assert comparison.entries[0].seeds == [0, 1]
+    (comparison,) = compare([*made, {**made[0], "run": "/elsewhere/finetune"}])
+    assert len(comparison.entries[0].records) == 2
+    for older in made:
+        del older["model_sha256"]
+    (comparison,) = compare(made)
+    assert comparison.entries[0].seeds == [0, 1]
 
 
 def test_a_record_without_settings_stands_beside_others() -> None:

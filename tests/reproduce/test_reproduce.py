@@ -1,6 +1,7 @@
 """Every recipe runs in its smoke form; what is finished is not done again; hyper-parameters are chosen once."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,17 @@ def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
         assert len(json.loads((first.folder / name / "search.json").read_text())) == 2
         assert not (second.folder / name / "search.json").exists()
         assert opening.method_of(first.chosen(name)) == opening.method_of(second.chosen(name))
+
+
+def test_a_table_says_where_its_settings_come_from(out: Path) -> None:
+    text = (out / "cifar10-10" / "tables.md").read_text()
+    assert "2 settings of every method, drawn from the paper's ranges, the defaults among them, were tried" in text
+    assert "the one with the smallest AG on validation images served all seeds" in text
+    assert re.search(r"Without seed 0, AG \(.*\): .*Fine-tune \d", text)
+    rows = [line for line in text.splitlines() if line.startswith("| Alignment Calibration | epochs = 1")]
+    assert len(rows) == 1
+    assert "reading = equations" in rows[0]
+    assert "drawn from the paper's ranges" in (out / "cifar10-10" / "report.html").read_text().replace("&#39;", "'")
 
 
 def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFixture) -> None:

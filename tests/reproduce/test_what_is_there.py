@@ -131,5 +131,5 @@ def test_the_text_says_where_the_papers_method_does_not_win(copied: Path) -> Non
     away = {"pretrain": 9.0, "retrain": 0.0, "finetune": 1.0, "alignment_calibration": 2.0}
     lost = text(away)
     assert "Alignment Calibration, the paper's method, is not the closest here: number 2 at 2.00." in lost
-    assert "Two Retrains with different seeds are" in lost
+    assert "Two Retrains with different seeds, which" in lost
     assert "is not the closest" not in text({**away, "finetune": 2.0})  # a tie

@@ -16,7 +16,7 @@ from muc.data.files import Pixels, select
 from muc.evaluation import membership
 from muc.evaluation.features import embed
 from muc.evaluation.retrieval import prompts, retrieval, zero_shot
-from muc.evaluation.white_box import MEMBERS, to_millionths
+from muc.evaluation.white_box import to_millionths
 from muc.models import CLIP
 from muc.run_folder import Split
 from muc.runtime import Runtime
@@ -97,7 +97,7 @@ def evaluate(model: CLIP, before: CLIP, images: ImageSet, split: Split, runtime:
 
 def pair_membership(retain: np.ndarray, unlearn: np.ndarray, test: np.ndarray) -> dict[str, float]:
     """How well trained-on pairs can be told from test pairs by their similarity alone, and those to forget."""
-    n = min(MEMBERS, len(retain), len(test))
+    n = min(len(retain), len(test))
     # R is in random order already, a test set may be sorted: its first n could be all of one kind.
     members, others = retain[:n], test[np.random.default_rng(0).permutation(len(test))[:n]]
     return {

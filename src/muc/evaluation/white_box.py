@@ -20,7 +20,6 @@ from muc.runtime import Runtime
 from muc.seeds import derive_seed
 
 NONE = np.arange(0)
-MEMBERS = 10_000  # at most so many members and as many non-members make up an attack's training data
 
 
 @dataclass(frozen=True)
@@ -43,17 +42,18 @@ def evaluate(
 ) -> dict[str, Any]:
     """FS, EMIA, RA, TA, UA, CMIA and what stands behind them; `before` is the model before unlearning.
 
-    "held_out" metrics are what EMIA, UA and CMIA are for validation images, which no model ever saw.
+    "held_out" metrics are what FS, EMIA, UA and CMIA are for validation images, which no model ever saw.
     """
     model, before = runtime.place(model).eval(), runtime.place(before).eval()
     parts = _parts(images, split, runtime)
     scores = _scores(model, parts, settings.views, runtime, seed)
-    stream = derive_seed(seed, "unlearn")
-    forgetting = (
-        alignment(before, parts["unlearn"].pixels, settings.views, runtime, stream).cpu().numpy() - scores["unlearn"]
+    forgetting, drift = (
+        _alignment(before, name, parts[name], settings.views, runtime, seed) - scores[name]
+        for name in ("unlearn", "held_out")
     )
     return {
         "FS": float(forgetting.mean()),
+        "held_out_FS": float(drift.mean()),
         **membership.emia(scores["retain"], scores["test"], scores["unlearn"], scores["held_out"]),
         "unlearn_AUC": membership.auc(scores["unlearn"], scores["test"]),
         **_classifier_metrics(model, parts, images.classes, settings.probe, runtime, seed),
@@ -81,18 +81,21 @@ def membership_scores(
 def _scores(
     model: ContrastiveModel, parts: dict[str, Part], views: config.Views, runtime: Runtime, seed: int
 ) -> dict[str, np.ndarray]:
-    scores = {}
-    for name, part in parts.items():
-        pixels = part.pixels
-        if name in ("retain", "test"):
-            pixels = pixels[part.attack] if isinstance(pixels, Tensor) else select(pixels, part.attack)
-        stream = derive_seed(seed, name)  # one stream a set: all models see the same views of it
-        scores[name] = alignment(model, pixels, views, runtime, stream).cpu().numpy()
-    return scores
+    return {name: _alignment(model, name, part, views, runtime, seed) for name, part in parts.items()}
+
+
+def _alignment(
+    model: ContrastiveModel, name: str, part: Part, views: config.Views, runtime: Runtime, seed: int
+) -> np.ndarray:
+    pixels = part.pixels
+    if name in ("retain", "test"):
+        pixels = pixels[part.attack] if isinstance(pixels, Tensor) else select(pixels, part.attack)
+    stream = derive_seed(seed, name)  # one stream a set: all models see the same views of it
+    return alignment(model, pixels, views, runtime, stream).cpu().numpy()
 
 
 def _parts(images: ImageSet, split: Split, runtime: Runtime) -> dict[str, Part]:
-    n = min(MEMBERS, len(split.retain), len(images.test))
+    n = min(len(split.retain), len(images.test))  # members and non-members that train the attacks
     # R is in random order already, a test set may be sorted: its first n could be all of one kind.
     choice = {"retain": np.arange(n), "test": np.sort(np.random.default_rng(0).permutation(len(images.test))[:n])}
 

@@ -2,7 +2,7 @@
 
 from muc.report.group import Comparison, Entry, Stat
 from muc.report.held_out import held_out_order
-from muc.report.noise import Noise, lead_of
+from muc.report.noise import Noise, lead_of, led
 from muc.report.ranks import at_place, ranks
 from muc.report.tables import number
 from muc.report.words import entry_name, listing, method_name, points, seed_count
@@ -23,7 +23,7 @@ def who_came_closest(c: Comparison, noise: Noise | None) -> list[str]:
         return ["No approximate unlearning method was evaluated in this setting."]
     gap = ranked[0].gap("AG")
     assert gap is not None
-    rest = [*_against_chance(c, gap, noise), *_calibration(ranked), *_selection(c)]
+    rest = [*seed_by_seed(c), *_against_chance(c, gap, noise), *_calibration(ranked), *_selection(c)]
     if (untouched := as_close(c)) is not None:
         return [*_left_as_it_was(c, gap, untouched), *_unequal_seeds(ranked), *_runner_up(c), *rest]
     return [
@@ -131,15 +131,28 @@ def _against_chance(c: Comparison, gap: Stat, noise: Noise | None) -> list[str]:
     if noise is None:
         return ["There is no second Retrain seed, so it is not known how much of these gaps is chance."]
     yardstick = noise.between["AG"]
-    text = f"Two Retrains with different seeds are {yardstick:.2f} points apart by the same measure"
+    text = (
+        f"Two Retrains with different seeds, which also forget different {what_of(c)}s, are {yardstick:.2f} points "
+        "apart by the same measure"
+    )
     within = [entry_name(e) for e in c.ranked() if (g := e.gap("AG")) and g.mean <= yardstick]
     if not within:
         tied = at_place(c, 1)
         who = f"{names_of(tied)} {'is' if len(tied) == 1 else 'are'}"
         return [f"{text}; {who} {gap.mean / max(yardstick, 1e-9):.1f} times as far from Retrain."]
-    if len(within) == 1:
-        return [f"{text}: {within[0]} is no further from Retrain than that."]
-    return [f"{text}: {listing(within)} are no further from Retrain than that; between them, differences are noise."]
+    return [f"{text}: {listing(within)} {'is' if len(within) == 1 else 'are'} no further from Retrain than that."]
+
+
+def seed_by_seed(c: Comparison, average: str = "AG") -> list[str]:
+    """Differences between methods of one seed have the request and its Retrain in common: the spread between seeds says
+    nothing about them."""
+    if (found := led(c, average)) is None or len(found[0]) + len(found[1]) < 2:
+        return []
+    clear, unclear = found
+    if not clear:
+        return ["Seed by seed it cannot be told from any other (95 % intervals)."]
+    text = f"Seed by seed it is closer than {names_of(clear)} by more than chance (95 % intervals, each by itself)"
+    return [f"{text}; not so than {names_of(unclear)}." if unclear else f"{text}."]
 
 
 def _calibration(ranked: list[Entry]) -> list[str]:

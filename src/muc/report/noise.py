@@ -7,6 +7,7 @@ from scipy.stats import t
 
 from muc.evaluation.gaps import gaps
 from muc.report.group import Comparison, Entry, stat
+from muc.report.ranks import at_place
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,9 @@ class Lead:
         return self.low > 0
 
 
-def lead_of(first: Entry, second: Entry) -> Lead | None:
+def lead_of(first: Entry, second: Entry, average: str = "AG") -> Lead | None:
     """None with fewer than two common seeds: then nothing is known about chance."""
-    a, b = _average_gaps(first), _average_gaps(second)
+    a, b = _average_gaps(first, average), _average_gaps(second, average)
     found = stat(b[seed] - a[seed] for seed in a.keys() & b.keys())
     if found is None or found.sd is None:
         return None
@@ -64,5 +65,15 @@ def lead_of(first: Entry, second: Entry) -> Lead | None:
     return Lead(found.mean, found.mean - half, found.mean + half, found.n)
 
 
-def _average_gaps(entry: Entry) -> dict[object, float]:
-    return {r["seed"]: g["AG"] for r, g in zip(entry.records, entry.gaps, strict=True) if g}
+def _average_gaps(entry: Entry, average: str) -> dict[object, float]:
+    return {r["seed"]: g[average] for r, g in zip(entry.records, entry.gaps, strict=True) if g and average in g}
+
+
+def led(comparison: Comparison, average: str = "AG") -> tuple[list[Entry], list[Entry]] | None:
+    """The methods that the closest one leads by more than chance, each comparison by itself, and those of which that
+    cannot be said. None where nobody is closest alone, or nothing is known about chance."""
+    ranked = comparison.ranked(average)
+    leads = [(e, lead_of(ranked[0], e, average)) for e in ranked[1:]]
+    if not leads or any(lead is None for _, lead in leads) or len(at_place(comparison, 1, average)) > 1:
+        return None
+    return [e for e, lead in leads if lead and lead.clear], [e for e, lead in leads if lead and not lead.clear]

@@ -11,13 +11,13 @@ from markupsafe import Markup
 from muc.report import render
 from muc.report.canvas import data_uri
 from muc.report.charts import alignment_histograms, gap_chart
-from muc.report.group import Comparison, Entry, Record, compare, show
+from muc.report.group import Comparison, Record, compare
 from muc.report.heatmaps import gap_grid, look_figure
 from muc.report.held_out import held_out_gaps
 from muc.report.noise import noise_of
 from muc.report.summary import Summary, summarise
-from muc.report.tables import Table, tables_of
-from muc.report.words import entry_name, glossary, method_name, setting_name
+from muc.report.tables import Table, method_facts, tables_of
+from muc.report.words import different, entry_name, glossary, method_name, setting_name
 
 ENV_LABELS = {
     "muc": "muc",
@@ -57,8 +57,9 @@ def page(
     title: str,
     looks: Mapping[str, Mapping[str, Any]] | None = None,
     thumbnails: Sequence[bytes] | None = None,
+    notes: Sequence[str] = (),
 ) -> str:
-    """The report as HTML text."""
+    """The report as HTML text; `notes` are paragraphs on how it was made."""
     compared = compare(records)
     sections = [section(c) for c in compared]
     return fill(
@@ -69,6 +70,7 @@ def page(
         of_pairs=bool(looks) and all(look.get("of_pairs") for look in looks.values()),
         judged=any(c.judged for c in compared),
         glossary=glossary({c.of_pairs for c in compared}, any(any(held_out_gaps(c)) for c in compared)),
+        notes=notes,
         environment=environment_facts([r.get("env") or {} for r in records]),
         runs=[(str(r["run"]), method_name(r["method"]), str(r["seed"])) for r in records],
     )
@@ -185,24 +187,16 @@ def setting_facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("Algorithm", s.algorithm),
         ("Architecture", s.architecture),
         ("Epochs of training", str(s.epochs)),
-        (f"{what} to forget", _values(r.get("forget_images") for r in records)),
-        (f"{what} kept", _values(r.get("retain_images") for r in records)),
-        ("Seeds", _values(r["seed"] for r in records)),
+        (f"{what} to forget", different(r.get("forget_images") for r in records)),
+        (f"{what} kept", different(r.get("retain_images") for r in records)),
+        ("Seeds", different(r["seed"] for r in records)),
     ]
-
-
-def method_facts(entry: Entry) -> str:
-    """The method's settings, but not those left open; several values where they were tuned for each seed."""
-    settings = [r.get("method_settings") or {} for r in entry.records]
-    names = [name for name in dict.fromkeys(n for s in settings for n in s) if name != "name"]
-    facts = {name: _values((s.get(name) for s in settings), " / ") for name in names}
-    return ", ".join(f"{name} = {value}" for name, value in facts.items() if value)
 
 
 def environment_facts(environments: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """With what the runs were made; several values where they differ."""
     known = [{**e, "commit": _short(str(e["commit"]))} if e.get("commit") else e for e in environments]
-    facts = [(label, _values((e.get(key) for e in known), " / ")) for key, label in ENV_LABELS.items()]
+    facts = [(label, different((e.get(key) for e in known), " / ")) for key, label in ENV_LABELS.items()]
     dates = sorted(str(e["date"])[:10] for e in known if e.get("date"))
     if dates:
         facts.append(("Made", dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"))
@@ -212,8 +206,3 @@ def environment_facts(environments: Iterable[Mapping[str, Any]]) -> list[tuple[s
 def _short(commit: str) -> str:
     """Twelve digits, and whether files had been changed."""
     return commit[:12] + "+" * commit.endswith("+")
-
-
-def _values(values: Any, between: str = ", ") -> str:
-    """The different values, in the order they come."""
-    return between.join(dict.fromkeys(show(v) for v in values if v is not None))

@@ -8,6 +8,7 @@ from muc.report.closest import (
     gap_text,
     names_of,
     only_closest,
+    seed_by_seed,
     unlearn_aucs,
     what_of,
     who_came_closest,
@@ -69,7 +70,7 @@ def _without_decisions(c: Comparison, noise: Noise | None) -> list[str]:
     original, floor = c.entry("pretrain"), noise.between.get("AG_auc") if noise else None
     if original and (untouched := original.gap("AG_auc")):
         text += f"; the original is {number(untouched, 2)} away"
-    return [text + (f", two Retrains are {floor:.2f} apart." if floor is not None else ".")]
+    return [text + (f", two Retrains are {floor:.2f} apart." if floor is not None else "."), *seed_by_seed(c, "AG_auc")]
 
 
 def _cost(c: Comparison) -> list[str]:

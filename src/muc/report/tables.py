@@ -5,12 +5,12 @@ from typing import Any
 from muc import paper
 from muc.evaluation.gaps import METRICS
 from muc.report.cells import MISSING, NOT_MEANT, Cell, Mark, Table, brief_number, number, without_unknown
-from muc.report.group import Comparison, Entry, Record, Stat, compare
+from muc.report.group import Comparison, Entry, Record, Stat, compare, stat
 from muc.report.held_out import HELD_OUT, held_out_gaps, held_out_note, results_title
 from muc.report.noise import Noise, noise_of
 from muc.report.pair_tables import pair_membership_table, pair_results_table, retrieval_table
 from muc.report.ranks import marks, rank_cells, rank_name, rank_note
-from muc.report.words import entry_name, metric_name, seed_count, setting_name
+from muc.report.words import different, entry_name, metric_name, seed_count, setting_name
 
 
 def all_tables(records: list[Record]) -> list[Table]:
@@ -139,6 +139,28 @@ def _paper_cells(entry: Entry, rows: dict[str, dict[str, Any]], scores: dict[str
     return cells
 
 
+def settings_table(comparison: Comparison) -> Table:
+    """With what each method was run."""
+    return Table(
+        title=f"Settings: {setting_name(comparison.setting)}",
+        caption="Of every method; several values where they differ between seeds.",
+        columns=("Method", "Settings"),
+        rows=tuple((Cell(entry_name(e)), Cell(facts)) for e in comparison.entries if (facts := method_facts(e))),
+    )
+
+
+def method_facts(entry: Entry) -> str:
+    """The method's settings, but not those left open; several values where they were tuned for each seed."""
+    settings = [r.get("method_settings") or {} for r in entry.records]
+    names = [name for name in dict.fromkeys(n for s in settings for n in s) if name != "name"]
+    facts = {name: different((s.get(name) for s in settings), " / ") for name in names}
+    return ", ".join(f"{name} = {value}" for name, value in facts.items() if value)
+
+
+BEYOND = {"EMIA beyond held-out": ("EMIA", 2), "FS beyond held-out": ("FS", 4)}
+"""Columns: a metric of the images to forget less the same of held-out images."""
+
+
 def membership_table(comparison: Comparison) -> Table:
     """The threshold-free side of EMIA: how well the attack works at all, and what it says of the images to forget."""
     columns = {
@@ -151,6 +173,7 @@ def membership_table(comparison: Comparison) -> Table:
         (
             Cell(entry_name(e)),
             *(Cell(number(e.metric(key), digits)) for key, digits in columns.values()),
+            *(_beyond_held_out(e, key, digits) for key, digits in BEYOND.values()),
             Cell(NOT_MEANT if e.method == "retrain" else number(e.gap("AG_auc"), 2), mark=mark),
         )
         for e, mark in zip(comparison.entries, marks(comparison, "AG_auc"), strict=True)
@@ -165,11 +188,33 @@ def membership_table(comparison: Comparison) -> Table:
         title=f"How well can members be told apart: {setting_name(comparison.setting)}",
         caption="AUC 0.5 and accuracy 50 % are guessing. EMIA turns one threshold of this attack into a number and "
         "jumps where the attack is weak; these values do not. After unlearning, 'to forget vs test' should be what it "
-        f"is for Retrain.{gaps_note}",
-        columns=("Method", *columns, "AG auc"),
+        f"is for Retrain.{_beyond_note(comparison)}{gaps_note}",
+        columns=("Method", *columns, *BEYOND, "AG auc"),
         rows=tuple(rows),
     )
-    return table if comparison.judged else without_unknown(table, ("AG auc",))
+    return without_unknown(table, (*BEYOND,) if comparison.judged else (*BEYOND, "AG auc"))
+
+
+def _beyond_note(comparison: Comparison) -> str:
+    if all(_difference(r, key) is None for e in comparison.entries for r in e.records for key, _ in BEYOND.values()):
+        return ""
+    return (
+        " 'Beyond held-out' is a value of the images to forget less that of held-out images: what a method does to all "
+        f"images, and where the threshold fell, cancels{' (in brackets the gap to Retrain)' * comparison.judged}."
+    )
+
+
+def _beyond_held_out(entry: Entry, key: str, digits: int) -> Cell:
+    """Of a metric, with the gap to Retrain; earlier records have none for held-out images."""
+    own = [_difference(r, key) for r in entry.records]
+    pairs = [(v, _difference(t, key)) for v, t in zip(own, entry.retrains, strict=True) if t]
+    apart = stat(abs(a - b) for a, b in pairs if a is not None and b is not None)
+    return Cell(number(stat(own), digits), number(apart, digits) if apart else None)
+
+
+def _difference(record: Record, key: str) -> float | None:
+    value, held_out = record["metrics"].get(key), record["metrics"].get(f"held_out_{key}")
+    return None if value is None or held_out is None else value - held_out
 
 
 def noise_table(comparison: Comparison) -> Table | None:
@@ -189,8 +234,9 @@ def noise_table(comparison: Comparison) -> Table | None:
         title=f"Gaps against chance: {setting_name(comparison.setting)}",
         caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds"
         f"{', so few that the floor itself is rough' if noise.seeds < 5 else ''}. "
-        "'Retrain vs Retrain' is how far two Retrains with different seeds are from each other: a method at or below "
-        "that line cannot be told from exact unlearning by this metric.",
+        "'Retrain vs Retrain' is how far two Retrains with different seeds, and so other requests, are from each "
+        "other: a method at or below that line is as close to its Retrain as that. Whether two methods differ is "
+        "another question, which their gaps seed by seed answer.",
         columns=("Method", *map(metric_name, names), "Mean"),
         rows=tuple(rows),
     )

@@ -1,6 +1,9 @@
 """The words of tables and pages: names of methods and settings, and what each column means."""
 
-from muc.report.group import Entry, Setting, Stat
+from collections.abc import Iterable
+from typing import Any
+
+from muc.report.group import Entry, Setting, Stat, show
 
 METHODS = {
     "pretrain": "Original",
@@ -137,6 +140,11 @@ def setting_name(setting: Setting) -> str:
 
 def seed_count(n: int) -> str:
     return "one seed" if n == 1 else f"{n} seeds"
+
+
+def different(values: Iterable[Any], between: str = ", ") -> str:
+    """The different values, in the order they come."""
+    return between.join(dict.fromkeys(show(v) for v in values if v is not None))
 
 
 def listing(names: list[str]) -> str:
