@@ -13,6 +13,7 @@ from muc.reproduce import RECIPES, find_recipe, white_box
 from muc.reproduce.recipe import Options, Step, carry_out
 from muc.reproduce.time_memory import TimeMemory, tabulate
 from muc.reproduce.trial import JUDGING_SECONDS, START_SECONDS, Trial, encoder_settings
+from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.storage import write_json
 
@@ -203,16 +204,37 @@ def test_an_absent_gpu_is_said_before_anything_is_done(tmp_path: Path, capsys: p
     assert "pretrain" not in said
 
 
+def test_the_released_codes_reading_has_encoders_and_runs_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--out", str(tmp_path), "--algorithms", "moco", "--seeds", "0", "--reading", "compat"]
+    methods = ["--methods", "neggrad", "alignment_calibration"]
+    assert main(["reproduce", "cifar10-50", *flags, *methods, *SMOKE]) == 0
+    encoder = RunFolder(tmp_path / "runs" / "glyphs-moco-mlp-3epochs-seed0-compat")
+    assert not opening.pretraining_of(encoder).model.stem_relu
+    run = RunFolder(encoder.path.with_name(f"{encoder.path.name}-forget50") / "alignment_calibration")
+    assert vars(opening.method_of(run))["reading"] == "compat"
+    text = (tmp_path / "cifar10-50-compat" / "tables.md").read_text()
+    assert "encoders and AC as in the released code" in text
+    assert "have no ReLU after the first convolution" in text
+    capsys.readouterr()
+    assert main(["reproduce", "cifar10-50", *flags, "--dry-run"]) == 0
+    assert "pretrain cifar10-moco-resnet18-800epochs-seed0-compat" in capsys.readouterr().err
+    recipe = str(Path(__file__).parents[2] / "recipes" / "cifar10-10-moco-200epochs.json")
+    assert main(["reproduce", "cifar10-10", *flags, "--recipe", recipe]) == 2
+    assert "--recipe gives AC with its own reading" in capsys.readouterr().err
+
+
 UNREAD = {
     "t-tests": ("seeds", "methods", "search"),
     "time-memory": ("seeds", "epochs", "search", "recipe"),
     "uniformity": ("algorithms", "methods", "search"),
     "ablation": ("methods",),
-    "alpha-beta": ("methods", "search"),
+    "alpha-beta": ("methods", "search", "reading"),
     "clip-coco": ("algorithms",),
     "clip-heatmaps": ("algorithms",),
 }
-VALUES = {"seeds": "1", "epochs": "9", "methods": "neggrad", "algorithms": "moco", "search": "2"}
+VALUES = {"seeds": "1", "epochs": "9", "methods": "neggrad", "algorithms": "moco", "search": "2", "reading": "compat"}
 
 
 @pytest.mark.parametrize(("name", "option"), [(name, o) for name, options in UNREAD.items() for o in options])

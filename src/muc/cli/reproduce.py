@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from muc import config
 from muc.cli.flags import RuntimeFlags, parse, say
-from muc.errors import Interrupted, UserError, check_name
+from muc.errors import UserError, check_name
 from muc.methods import METHODS
 from muc.reproduce import RECIPES, find_recipe
 
@@ -31,7 +31,8 @@ class Reproduce:
     """Folder for all reproductions: OUT/NAME gets the table, OUT/runs the runs, which tables share (default:
     reproduced; with --smoke reproduced/smoke)."""
     seeds: tuple[int, ...] = ()
-    """Seeds of encoders; hyper-parameters are chosen on the first (default: 0; for clip-coco 0 1 2)."""
+    """Seeds of encoders; hyper-parameters are chosen on the first (default: the paper's, 0 to 4 for tables of methods
+    and 0 to 2 for clip-coco; 0 for figures and where the paper does not say)."""
     epochs: int | None = None
     """Epochs of pretraining and Retrain (default: the paper's 800; of clip 35)."""
     methods: tuple[str, ...] = ()
@@ -44,6 +45,9 @@ class Reproduce:
     criterion: str | None = None
     """Choose among the trials of --search by this gap instead of AG: AG_auc or AG_classifier. The table goes to
     OUT/NAME-by-CRITERION."""
+    reading: Literal["equations", "compat"] | None = None
+    """compat: encoders and Alignment Calibration as in the paper's released code, not as in its equations. The table
+    goes to OUT/NAME-compat."""
     recipe: tuple[Path, ...] = ()
     """Take every method's settings from such files instead of searching."""
     dry_run: bool = False
@@ -85,10 +89,7 @@ def reproduce(argv: Sequence[str]) -> None:
     for name, recipe in recipes.items():
         if len(recipes) > 1:
             say(f"{name}: {recipe.title}")
-        try:
-            carry_out(recipe.plan(wanted[name], folders[name]), say)
-        except Interrupted:
-            raise Interrupted(f"muc reproduce {' '.join(argv)}") from None
+        carry_out(recipe.plan(wanted[name], folders[name]), say)
         page, tables = recipe.write(wanted[name], folders[name])
         for table in tables:
             print_terminal(table)
@@ -110,6 +111,8 @@ def check_values(flags: Reproduce) -> None:
             config.in_range(flag, number, 1, most)
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
+    if flags.recipe and flags.reading is not None:
+        raise UserError("--recipe gives AC with its own reading; leave --reading out")
     if flags.criterion is not None:
         check_name("criterion", flags.criterion, CRITERIA)
         if (flags.search or 1) == 1:
@@ -133,6 +136,7 @@ def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") 
         algorithms=read("algorithms", ()),
         search=1 if flags.recipe else read("search", usual),
         criterion=read("criterion", Options.criterion),
+        reading=read("reading", Options.reading),
         smoke=flags.smoke,
         runtime=flags.runtime,
         chosen=read("recipe", ()) and chosen,
@@ -142,7 +146,8 @@ def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") 
 def folder_of(name: str, options: "Options") -> Path:
     from muc.reproduce.recipe import Options
 
-    folder = options.out / (name if options.criterion == Options.criterion else f"{name}-by-{options.criterion}")
+    by = "" if options.criterion == Options.criterion else f"-by-{options.criterion}"
+    folder = options.out / f"{name}{by}{'-compat' if options.reading == 'compat' else ''}"
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, where the folder of this table would be; give another --out")
     return folder

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from muc import config
 from muc.errors import UserError
@@ -18,7 +18,7 @@ from muc.storage import write_json
 SMOKE = "Smoke test on embedded images, the numbers mean nothing. Recipe: "
 FIVE = (0, 1, 2, 3, 4)
 """The paper's random trials."""
-READ = ("seeds", "epochs", "methods", "algorithms", "search", "recipe", "criterion")
+READ = ("seeds", "epochs", "methods", "algorithms", "search", "recipe", "criterion", "reading")
 """The options that not every recipe reads."""
 
 
@@ -38,6 +38,8 @@ class Options:
     """Settings tried for each method, on the first seed alone; the winner serves the others."""
     criterion: str = "AG"
     """The gap by which the best of a search's trials is chosen."""
+    reading: Literal["equations", "compat"] = "equations"
+    """compat: encoders and AC as in the paper's released code."""
     smoke: bool = False
     runtime: config.Runtime | None = None
     chosen: tuple[Choice, ...] = ()
@@ -91,9 +93,11 @@ class Recipe(ABC):
 
     def heading(self, options: Options) -> str:
         title = SMOKE + self.title if options.smoke else self.title
-        if options.criterion == Options.criterion:
-            return title
-        return f"{title}, settings chosen by {options.criterion.replace('_', ' ')}"
+        if options.reading != Options.reading:
+            title += ", encoders and AC as in the released code"
+        if options.criterion != Options.criterion:
+            title += f", settings chosen by {options.criterion.replace('_', ' ')}"
+        return title
 
 
 UNIMODAL = ("moco", "simclr")

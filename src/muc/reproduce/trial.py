@@ -41,10 +41,11 @@ def encoder_settings(
     settings = recipe(embedded if options.smoke else data, algorithm)
     epochs = options.epochs or (3 if options.smoke else settings.optimisation.epochs)
     settings = replace(settings, seed=seed, optimisation=replace(settings.optimisation, epochs=epochs))
+    model = replace(settings.model, stem_relu=options.reading != "compat")
     if options.smoke:
         probe = replace(settings.probe, epochs=2)
-        return replace(settings, data=replace(settings.data, train_limit=60), probe=probe)
-    return replace(settings, model=replace(settings.model, architecture=architecture))
+        return replace(settings, data=replace(settings.data, train_limit=60), probe=probe, model=model)
+    return replace(settings, model=replace(model, architecture=architecture))
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,12 @@ class Trial:
         s = self.settings
         data, architecture = Path(s.data.name).name, s.model.architecture.replace("/", "-")
         name = f"{data}-{s.model.algorithm}-{architecture}-{s.optimisation.epochs}epochs-seed{s.seed}"
-        return RunFolder(self.options.out / "runs" / (f"{name}-{self.variant}" if self.variant else name))
+        marks = [
+            name,
+            *([self.variant] if self.variant else []),
+            *(["compat"] if self.options.reading == "compat" else []),
+        ]
+        return RunFolder(self.options.out / "runs" / "-".join(marks))
 
     @property
     def folder(self) -> Path:
@@ -116,7 +122,8 @@ class Trial:
         """With the values that were given, or the paper's; a smoke test unlearns for one epoch."""
         if self.options.chosen and name != "retrain":
             return given_method(self.options.chosen, name, self.settings, self.fraction)
-        method = paper_method(name, self.settings.data.name, self.settings.model.algorithm, self.fraction)
+        data, algorithm = self.settings.data.name, self.settings.model.algorithm
+        method = paper_method(name, data, algorithm, self.fraction, self.options.reading)
         return replace(method, epochs=1) if self.options.smoke and method.epochs else method
 
     def placed(self, label: str, method: Method) -> RunFolder:

@@ -54,8 +54,18 @@ class WhiteBox(Recipe):
             write_bytes(path, image)
         for earlier in set(out.glob("gaps*.png")) - charts.keys():
             earlier.unlink()
-        notes = [where_settings_come_from(options), *without_first_seed(records, options)]
+        notes = [where_settings_come_from(options), *without_first_seed(records, options), READINGS[options.reading]]
         return write_report(records, out, self.heading(options), notes=notes), all_tables(records)
+
+
+READINGS = {
+    "equations": "AC follows the paper's equations. Encoders have a ReLU after the first convolution, as ResNets do; "
+    "those of the released code have none there (--reading compat).",
+    "compat": "Encoders have no ReLU after the first convolution, and AC swaps second views, averages over D and puts "
+    "beta on the raw cosine, as in the paper's released code. Not repeated: its initialisation of convolutions "
+    "(PyTorch's default; here Kaiming's), and that SimCLR passes its two views through the network one after the "
+    "other, so that each has a batch norm of its own.",
+}
 
 
 def where_settings_come_from(options: Options) -> str:
