@@ -1,6 +1,7 @@
 """`muc report`: which records it takes from the folders it is given, and where it does not write."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,16 @@ def test_of_a_comparison_all_evaluated_runs_are_taken(comparison: Path, tmp_path
     assert (len(found), set(found)) == (3, expected)
     both = reported(comparison, evaluated(tmp_path / "neggrad")["run"], tmp_path / "report")
     assert set(both) == expected | {str(tmp_path / "neggrad")}
+
+
+def test_a_model_that_is_reached_by_two_paths_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = {"model_sha256": "m", "request_sha256": "r"}
+    evaluated(tmp_path / "finetune", **digests)
+    shutil.copytree(tmp_path / "finetune", tmp_path / "copy")
+    monkeypatch.chdir(tmp_path)
+    RunFolder("copy").write_record(record("finetune", run="copy", per_sample=None, **digests))
+    evaluated(tmp_path / "neggrad", **{**digests, "model_sha256": "n"})
+    assert reported("finetune", "copy", "neggrad", tmp_path / "report") == ["copy", str(tmp_path / "neggrad")]
 
 
 def test_a_retrain_from_elsewhere_is_taken_from_what_the_comparison_says(comparison: Path, tmp_path: Path) -> None:

@@ -148,10 +148,10 @@ def seed_by_seed(c: Comparison, average: str = "AG") -> list[str]:
     nothing about them."""
     if (found := led(c, average)) is None or len(found[0]) + len(found[1]) < 2:
         return []
-    clear, unclear = found
+    (clear, unclear), first = found, entry_name(c.ranked(average)[0])
     if not clear:
-        return ["Seed by seed it cannot be told from any other (95 % intervals)."]
-    text = f"Seed by seed it is closer than {names_of(clear)} by more than chance (95 % intervals, each by itself)"
+        return [f"Seed by seed {first} cannot be told from any other (95 % intervals)."]
+    text = f"Seed by seed {first} is closer than {names_of(clear)} by more than chance (95 % intervals, each by itself)"
     return [f"{text}; not so than {names_of(unclear)}." if unclear else f"{text}."]
 
 

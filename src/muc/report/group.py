@@ -10,6 +10,7 @@ from typing import Any
 
 from muc.errors import UserError
 from muc.evaluation.gaps import PAIR_METRICS, compared, gaps
+from muc.run_folder import identity
 from muc.storage import check_version
 
 Record = dict[str, Any]
@@ -127,12 +128,12 @@ class Comparison:
 
 def compare(records: list[Record]) -> list[Comparison]:
     """One comparison per setting, in the order in which settings first occur."""
-    grouped: dict[Setting, dict[str, Record]] = defaultdict(dict)
+    grouped: dict[Setting, dict[Any, Record]] = defaultdict(dict)
     for record in records:
         check(record)
         setting = Setting(**{f.name: record[f.name] for f in fields(Setting)})
-        # A run that was evaluated again counts once; the original is judged on every request.
-        grouped[setting][f"{record['run']} {record.get('request_sha256')}"] = record
+        # A model that was evaluated again counts once; the original is judged on every request.
+        grouped[setting][identity(record)] = record
     return [Comparison(setting, _entries(list(found.values()))) for setting, found in grouped.items()]
 
 
