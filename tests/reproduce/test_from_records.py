@@ -280,3 +280,25 @@ def test_a_search_judges_retrain_once_for_all_methods(own: Path, monkeypatch: py
     )
     search.pick(trials, first.retrain, first.encoder, CPU)
     assert judged.count("retrain") == 2
+
+
+def test_the_noise_floor_is_of_retrains_of_one_request(out: Path, capsys: pytest.CaptureFixture) -> None:
+    flags = ["--out", str(out), "--algorithms", "simclr", "--seeds", "0", "1", "--smoke", "--device", "cpu"]
+    assert main(["reproduce", "noise-floor", *flags, "--threads", "1"]) == 0
+    found = json.loads((out / "noise-floor" / "results.json").read_text())
+    models = [record["model_sha256"] for trial in found for record in trial["records"]]
+    assert len(set(models)) == len(models) == 2 * 3
+    requests = [{record["request_sha256"] for record in trial["records"]} for trial in found]
+    assert [len(own) for own in requests] == [1, 1]
+    assert requests[0] != requests[1]
+    assert {record["method"] for trial in found for record in trial["records"]} == {"retrain"}
+    # By hand: the mean over the three pairs of each request.
+    values = [[record["metrics"]["UA"] for record in trial["records"]] for trial in found]
+    apart = [abs(a - b) for a, b, c in values for a, b in ((a, b), (a, c), (b, c))]
+    (row,) = [
+        line for line in (out / "noise-floor" / "tables.md").read_text().splitlines() if line.startswith("| UA |")
+    ]
+    assert f"| {fmean(apart):.2f} ± {stdev(apart):.2f} |" in row
+    capsys.readouterr()
+    assert main(["reproduce", "noise-floor", *flags, "--dry-run"]) == 0
+    assert all(line.split()[0] == "done" for line in capsys.readouterr().err.splitlines())

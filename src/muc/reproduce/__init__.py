@@ -29,6 +29,7 @@ RECIPES: dict[str, tuple[str, str]] = {
     "heatmaps": ("heatmaps", "figures 3 and 6: alignment matrices of 8 images to forget"),
     "privacy": ("privacy", "figure 8: alignment matrix of Retrain minus that of AC"),
     "emia-threshold": ("emia_threshold", "EMIA and the attack's accuracy over its threshold, beside the AUC"),
+    "noise-floor": ("noise_floor", "how far Retrains of one request are apart"),
     "time-memory": ("time_memory", "table 15: minutes and GB of every method, ResNet-18 to -152"),
 }
 """Which module holds a recipe, and what it makes."""
