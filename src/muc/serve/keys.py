@@ -15,12 +15,13 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from muc.errors import UserError
+from muc.restoring import restore
 from muc.storage import FORMAT_VERSION, PARTIAL, read_object, write_json
 
 LONGEST_NAME = 64
@@ -166,10 +167,7 @@ class KeyFile:
     def _read(self) -> list[Key]:
         if not self.path.exists():
             return []
-        rows, names = read_object(self.path, "keys")["keys"], {field.name for field in fields(Key)}
-        if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() == names for row in rows):
-            raise UserError(f"{self.path} is no list of keys; restore it, or remove it and add new keys")
-        return [Key(**row) for row in rows]
+        return restore(list[Key], read_object(self.path, "keys")["keys"], f"{self.path}: keys")
 
     def _write(self, keys: Sequence[Key]) -> None:
         write_json(self.path, {"format_version": FORMAT_VERSION, "keys": [asdict(key) for key in keys]})
