@@ -17,6 +17,7 @@ from PIL import Image
 from muc import opening
 from muc.__main__ import main
 from muc.api import embedder as api_embedder
+from muc.config import Data
 from muc.errors import UserError
 from muc.run_folder import RunFolder
 from muc.storage import save_tensors
@@ -160,3 +161,35 @@ def test_a_run_that_does_not_know_its_images_wants_all_of_them_as_they_were(
     assert code == 2
     assert "is not what" in sentence
     assert "restore the original images" in sentence
+
+
+def test_downloaded_data_are_found_from_anywhere_and_where_they_were_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "sets").mkdir(parents=True)
+    there.mkdir()
+    images, labels = np.stack([np.asarray(picture) for picture in pictures()]), np.arange(N) % 3
+    np.savez(here / "sets" / "cifar10.npz", x_train=images, y_train=labels, x_test=images[:9], y_test=labels[:9])
+    monkeypatch.chdir(here)
+    assert main(["pretrain", "--data", "cifar10", "--root", "sets", *SMALL, "--out", str(tmp_path / "run")]) == 0
+    run = RunFolder(tmp_path / "run")
+    monkeypatch.chdir(there)
+    monkeypatch.setenv("MUC_DATA", str(there / "none"))
+    before = opening.open_images(run).digest
+    (here / "sets").rename(there / "moved")
+    monkeypatch.setenv("MUC_DATA", str(there / "moved"))
+    assert opening.open_images(run).digest == before
+
+
+def test_a_file_that_was_moved_is_sought_in_muc_data_whatever_root_the_run_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, there = RunFolder(tmp_path / "run"), tmp_path / "there"
+    there.mkdir()
+    data = Data(name=str(tmp_path / "gone" / "mine.npz"), root=tmp_path)
+    monkeypatch.setenv("MUC_DATA", str(there))
+    with pytest.raises(UserError, match=r"name the folder that holds 'mine\.npz' in MUC_DATA"):
+        opening.located(data, run)
+    write_npz(there, [0])
+    assert opening.located(data, run).name == str(there / "mine.npz")

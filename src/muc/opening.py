@@ -108,11 +108,13 @@ def open_images(run: RunFolder, needed: np.ndarray | None = None) -> ImageSet:
 
 
 def located(data: config.Data, run: RunFolder) -> config.Data:
-    """Where the data are now: the place that the run names, or under the same name in the data folder (MUC_DATA)."""
-    path = Path(data.name)
-    if not path.is_absolute() or path.exists():
+    """Where the data are now: the place that the run names, or, where that is gone, the data folder (MUC_DATA)."""
+    path, elsewhere = Path(data.name), replace(data, root=None)
+    if not path.is_absolute():
+        return data if data.root and data.root.exists() else elsewhere
+    if path.exists():
         return data
-    moved = data_root(data) / path.name
+    moved = data_root(elsewhere) / path.name
     if not moved.exists():
         raise UserError(
             f"the data of {run} are not at '{data.name}' any more; put them back, or name the folder that holds "

@@ -71,6 +71,25 @@ def test_of_equal_images_the_needed_one_is_found() -> None:
         assert not found.train[forgotten].any()
 
 
+@pytest.mark.parametrize("needed", [[0, 1, 2, 3, 4, 5], [1, 4, 5], [5]])
+def test_equal_images_keep_their_names(needed: list[int]) -> None:
+    """Also where one is needed and the other is not: both are there."""
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 3, 2, 2), dtype=np.uint8)
+    pixels[5] = pixels[2] = pixels[0]
+    labels = np.zeros(8, np.int64)
+    names = [f"{i}.png" for i in range(8)]
+
+    def made(rows: list[int]) -> ImageSet:
+        own = [names[i] for i in rows]
+        return ImageSet("mine", pixels[rows], labels[rows], pixels[6:], labels[6:], ["a"], own, names[6:])
+
+    inventory = take_inventory(made([0, 1, 2, 3, 4, 5]))
+    found = put_back(made([0, 1, 2, 3, 4, 5]), inventory, np.array(needed), "a run")
+    assert list(found.train_names) == names[:6]
+    without_four = put_back(made([0, 1, 2, 3, 5]), inventory, np.setdiff1d(needed, [4]), "a run")
+    assert list(without_four.train_names) == [*names[:4], NO_NAME, "5.png"]
+
+
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_a_needed_image_that_is_gone_is_named(part: str) -> None:
     images = made()

@@ -152,6 +152,20 @@ def test_train_and_test_shards_are_used_as_they_are(tmp_path: Path) -> None:
     assert len(images.test) == 4
 
 
+def test_a_folder_of_some_tool_beside_shards_changes_nothing(tmp_path: Path) -> None:
+    write_tar(tmp_path / "0.tar", members_of(SAMPLES))
+    before = load(tmp_path).digest
+    for name in (".ipynb_checkpoints", "__MACOSX"):
+        (tmp_path / name).mkdir()
+    assert load(tmp_path).digest == before
+
+
+def test_validation_shards_are_the_test_part(tmp_path: Path) -> None:
+    write_tar(tmp_path / "train" / "0.tar", members_of(SAMPLES))
+    write_tar(tmp_path / "val" / "0.tar", members_of(dict(list(SAMPLES.items())[:4])))
+    assert len(load(tmp_path).test) == 4
+
+
 def test_archives_beside_class_folders_change_nothing(tmp_path: Path) -> None:
     for i in range(8):
         path = tmp_path / f"class{i % 2}" / f"{i}.png"

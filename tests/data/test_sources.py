@@ -17,8 +17,10 @@ import torch
 from PIL import Image
 
 from muc.config import Data
-from muc.data import ImageSet, from_dataset, load_images, sources
+from muc.data import ImageSet, from_dataset, from_pairs, load_images, sources
+from muc.data.files import read_image
 from muc.data.glyphs import SCRIPTS
+from muc.data.images import to_pixels
 from muc.data.sources import read_owner_images
 from muc.errors import UserError
 
@@ -145,7 +147,7 @@ def test_compressed_npz_are_read_too(tmp_path: Path) -> None:
         ({"images": GREY, "labels": LABELS[:-1]}, "20 images but labels of shape"),
         ({"images": GREY, "labels": LABELS[:, None]}, "expected one whole number"),
         ({"images": GREY, "labels": LABELS / 2}, "type float64; expected one whole number"),
-        ({"images": GREY, "labels": LABELS - 1}, "expected one whole number >= 0"),
+        ({"images": GREY, "labels": LABELS - 1}, "has the label -1; number the classes from 0"),
         ({"images": GREY, "labels": LABELS * 10**12}, "number the classes from 0"),
         ({"images": GREY, "labels": LABELS.astype(np.uint64) + np.uint64(2**63)}, "number the classes from 0"),
         ({"images": GREY.astype(np.int64), "labels": LABELS}, "type int64; expected uint8, or floats"),
@@ -474,12 +476,90 @@ def test_a_dataset_of_pictures_becomes_an_image_set() -> None:
         ([(GREY[0], 0), (GREY[1, :5, :5], 1)], "differ in shape"),
         ([(COLOUR[0, :2], 0)], r"dataset\[0\] has shape \(2, 6, 6\)"),
         ([(np.full((4, 4), np.nan), 0)], r"dataset\[0\] holds NaN"),
-        ([(GREY[0], -1)], "labels from -1 to -1; expected 0"),
+        ([(GREY[0], -1)], r"dataset\[0\] has the label -1; number the classes from 0"),
+        ([(GREY[0], 1), (GREY[0], 10**5)], r"dataset\[1\] has the label 100000; number the classes from 0"),
+        ([(GREY[0], 2**70)], r"has the label 1180591620717411303424; number the classes from 0 \(at most 100,000\)"),
+        ([(GREY[0], torch.tensor(-(2**63)))], "number the classes from 0"),
+        ([(Image.new("F", (6, 6)), 0)], r"dataset\[0\] cannot be .*mode F does not say .*; convert it to L or RGB"),
+        ([(Image.new("I", (6, 6)), 0)], r"dataset\[0\] cannot be .*mode I does not say"),
     ],
 )
 def test_a_dataset_of_the_wrong_kind_is_refused(pairs: list[Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         from_dataset(pairs, [(GREY[0], 0)])
+
+
+class Endless:
+    """What comes after the last is no IndexError, as where samples are computed, or indices wrap around."""
+
+    def __init__(self, second: Any) -> None:
+        self.second = second
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
+        assert index < 5, "asked for more than there are"
+        return COLOUR[index], self.second
+
+
+def test_a_dataset_has_as_many_images_as_it_says() -> None:
+    images: Any = Endless(1)
+    assert np.array_equal(from_dataset(images, images).train, COLOUR[:5])
+    pairs: Any = Endless("a caption")
+    assert np.array_equal(from_pairs(pairs, pairs).test, COLOUR[:5])
+    generated = ((image, 0) for image in COLOUR)
+    assert np.array_equal(from_dataset(generated, images).train, COLOUR)
+
+
+def test_a_mistake_inside_of_a_dataset_is_not_its_end() -> None:
+    class Short(Endless):
+        def __len__(self) -> int:
+            return 7
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, Any]:
+            return COLOUR[index], [0, 1, 0, 1, 0][index]
+
+    short: Any = Short(None)
+    with pytest.raises(IndexError):
+        from_dataset(short, short)
+
+
+def of_palette(numbers: np.ndarray, palette: np.ndarray) -> Image.Image:
+    image = Image.fromarray(numbers)
+    image.putpalette(palette.tobytes())
+    return image
+
+
+INK, PALETTE = COLOUR[0].transpose(1, 2, 0), RANDOM.integers(0, 256, (256, 3), dtype=np.uint8)
+ALPHA = Image.fromarray(GREY[1])
+MODES = {  # a picture, and what it shows
+    "L": (Image.fromarray(GREY[0]), GREY[:1]),
+    "LA": (Image.merge("LA", [Image.fromarray(GREY[0]), ALPHA]), GREY[:1]),
+    "1": (Image.fromarray(GREY[0] > 127), np.where(GREY[:1] > 127, 255, 0)),
+    "I;16": (Image.fromarray(GREY[0] * np.uint16(256) + GREY[2]), GREY[:1]),
+    "P": (of_palette(GREY[0], PALETTE), PALETTE[GREY[0]].transpose(2, 0, 1)),
+    "RGB": (Image.fromarray(INK), COLOUR[0]),
+    "RGBA": (Image.merge("RGBA", [*Image.fromarray(INK).split(), ALPHA]), COLOUR[0]),
+    "CMYK": (Image.merge("CMYK", [*Image.fromarray(255 - INK).split(), Image.new("L", (6, 6))]), COLOUR[0]),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_picture_is_what_it_shows_in_memory_and_on_disk(mode: str, tmp_path: Path) -> None:
+    picture, expected = MODES[mode]
+    assert picture.mode == mode
+    assert np.array_equal(to_pixels(picture, "it"), expected)
+    picture.save(tmp_path / "it.tiff")
+    assert np.array_equal(read_image(tmp_path / "it.tiff", 6, channels=len(expected)), expected)
+
+
+def test_a_picture_file_that_does_not_say_what_is_white_is_refused(tmp_path: Path) -> None:
+    Image.new("F", (6, 6), 0.5).save(tmp_path / "it.tiff")
+    with pytest.raises(
+        UserError, match=r"it\.tiff is not a readable image \(Pillow's mode F does not say which number"
+    ):
+        read_image(tmp_path / "it.tiff", 6)
 
 
 def test_a_set_is_read_once_and_again_when_a_file_was_changed(tmp_path: Path) -> None:

@@ -12,14 +12,26 @@ from hashlib import file_digest, sha256
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
 from muc.errors import UserError
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 MAX_PIXELS = 64_000_000  # a larger image in a folder is a mistake or an attack
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")  # Pillow would run Ghostscript on others
+FORMATS = {  # what is decoded (Pillow would run Ghostscript on others), and what such files are called
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "WEBP": (".webp",),
+    "BMP": (".bmp",),
+    "GIF": (".gif",),
+    "TIFF": (".tif", ".tiff"),
+    "PPM": (".ppm", ".pgm", ".pbm"),
+}
+IMAGE_SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
 HASHED_AT_ONCE = 4096  # files whose digests are under way together: a million futures would take a gigabyte
 
 
@@ -37,7 +49,7 @@ class Slices:
                 f.seek(start)
                 data = f.read(size)
         except OSError as error:
-            raise _unreadable(self.files[number], error) from None
+            raise unreadable(self.files[number], error) from None
         if len(data) < size:
             raise UserError(f"{self.files[number]} is shorter than it was when it was indexed; restore it")
         return data
@@ -213,10 +225,10 @@ def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarra
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(source, formats=FORMATS) as image:
+        with Image.open(source, formats=tuple(FORMATS)) as image:
             pixels = image.width * image.height
-            rgb = image.convert("RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
-            fitted = rgb and ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
+            plain = as_mode(image, "RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
+            fitted = plain and ImageOps.fit(plain, (size, size), Image.Resampling.BILINEAR)
     except UnidentifiedImageError:
         raise ValueError(f"is not a readable image (none of {', '.join(FORMATS)})") from None
     except Exception as error:  # Pillow raises a dozen kinds for broken files
@@ -227,13 +239,24 @@ def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarra
     return array.transpose(2, 0, 1) if channels == 3 else array[None]
 
 
+def as_mode(image: "Image.Image", mode: str) -> "Image.Image":
+    """A picture as L or RGB, by what it shows; a ValueError says why that cannot be known."""
+    from PIL import Image
+
+    if image.mode in ("I", "F"):
+        raise ValueError(f"Pillow's mode {image.mode} does not say which number is white")
+    if image.mode.startswith("I;16"):  # the upper byte, as Pillow takes it of colours; here it would clip at 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image.convert(mode)
+
+
 def _hash_file(path: Path) -> bytes:
     try:
         with open(path, "rb") as f:
             return file_digest(f, "sha256").digest()
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
-def _unreadable(path: Path, error: OSError) -> UserError:
+def unreadable(path: Path, error: OSError) -> UserError:
     return UserError(f"{path} cannot be read ({error.strerror}); make it readable or remove it")

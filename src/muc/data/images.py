@@ -1,7 +1,7 @@
 """An image set: uint8 pixels (in memory, or in files), labels, names; the form every source is brought to."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from muc.data.captions import check_captions
-from muc.data.files import ImageFiles, Pixels, select
+from muc.data.files import ImageFiles, Pixels, as_mode, select
 from muc.errors import UserError
 
 OF_FILES = "files:"  # how the digest of an image set begins whose pixels are decoded as they are needed
+MAX_CLASSES = 100_000
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
     """An image set from two PyTorch-style datasets of (image, label); images are PIL, arrays or tensors of one size."""
     arrays: list[np.ndarray] = []
     for part in (train, test):
-        items = [_pair(item, f"{name}[{i}]", "label") for i, item in enumerate(part)]
+        items = [_pair(item, f"{name}[{i}]", "label") for i, item in enumerate(_items(part))]
         pairs = [(to_pixels(x, f"{name}[{i}]"), _whole(label, f"{name}[{i}]")) for i, (x, label) in enumerate(items)]
         if len({image.shape for image, _ in pairs}) != 1:
             raise UserError(f"{name}: images differ in shape (or there are none); resize them to one size")
@@ -147,10 +148,18 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
 
 def from_pairs(train: Iterable[Any], test: Iterable[Any], name: str = "pairs") -> ImageSet:
     """An image set from two datasets of (image, caption) or (image, [captions]); images as in `from_dataset`."""
-    parts = [[_pair(item, f"{name}[{i}]", "caption") for i, item in enumerate(part)] for part in (train, test)]
+    parts = [[_pair(item, f"{name}[{i}]", "caption") for i, item in enumerate(_items(part))] for part in (train, test)]
     images = from_dataset(*([(image, 0) for image, _ in part] for part in parts), name=name)
     train_captions, test_captions = ([[c] if isinstance(c, str) else list(c) for _, c in part] for part in parts)
     return replace(images, train_captions=train_captions, test_captions=test_captions)
+
+
+def _items(part: Iterable[Any]) -> Iterator[Any]:
+    """As many as a dataset says it has. Python would ask one that has no iterator until it raises an IndexError: for
+    ever, or up to a mistake inside of it."""
+    if hasattr(part, "__len__") and not hasattr(part, "__iter__"):
+        return (part[i] for i in range(len(part)))
+    return iter(part)
 
 
 def _pair(item: Any, name: str, second: str) -> tuple[Any, Any]:
@@ -163,15 +172,23 @@ def _pair(item: Any, name: str, second: str) -> tuple[Any, Any]:
 
 def _whole(label: Any, name: str) -> int:
     try:
-        return index(label.item() if hasattr(label, "item") else label)
+        number = index(label.item() if hasattr(label, "item") else label)
     except (TypeError, ValueError, RuntimeError):
         raise UserError(f"{name} has the label {label!r}; give classes as whole numbers from 0") from None
+    return check_label(number, name)
+
+
+def check_label(label: int, name: str) -> int:
+    """Refuse one that is no class, or up to which there would be more classes than anyone has."""
+    if not 0 <= label < MAX_CLASSES:
+        raise UserError(f"{name} has the label {label}; number the classes from 0 (at most {MAX_CLASSES:,})")
+    return label
 
 
 def to_pixels(image: Any, name: str) -> np.ndarray:
-    """A PIL image (h, w, c), or an array or tensor (c, h, w) or (h, w), as (c, h, w) uint8."""
+    """A PIL image of any mode, or an array or tensor (c, h, w) or (h, w), as (c, h, w) uint8."""
     is_pil = hasattr(image, "getbands")
-    array = np.asarray(image)
+    array = np.asarray(_plain(image, name) if is_pil else image)
     if array.ndim == 2:
         array = array[None]
     elif is_pil:
@@ -179,6 +196,16 @@ def to_pixels(image: Any, name: str) -> np.ndarray:
     if array.ndim != 3 or array.shape[0] not in (1, 3):
         raise UserError(f"{name} has shape {array.shape}; expected (1 or 3, height, width)")
     return as_uint8(array, name)
+
+
+def _plain(image: Any, name: str) -> Any:
+    """As L or RGB: a palette's numbers, for one, are no brightness."""
+    from PIL.ImageMode import getmode
+
+    try:
+        return as_mode(image, "L" if getmode(image.mode).basemode == "L" else "RGB")
+    except ValueError as error:
+        raise UserError(f"{name} cannot be brought to grey or colours ({error}); convert it to L or RGB") from None
 
 
 def as_uint8(array: np.ndarray, name: str) -> np.ndarray:

@@ -80,14 +80,18 @@ def put_back(images: ImageSet, inventory: Inventory, needed: np.ndarray, whose: 
     wanted[needed], wanted[n:] = True, True
     places: dict[bytes, list[int]] = defaultdict(list)
     known = [row.tobytes() for row in (*inventory.train, *inventory.test)]
-    for place in np.argsort(wanted, kind="stable").tolist():  # of equal images, those that are needed are found first
+    for place in np.argsort(~wanted, kind="stable").tolist():  # those that are needed first
         places[known[place]].append(place)
     # Training and test images together: which are held out for testing can depend on how many there are.
     here = take_inventory(images)
+    found: dict[bytes, list[int]] = defaultdict(list)
+    for row, digest in enumerate((*here.train, *here.test)):
+        found[digest.tobytes()].append(row)
     rows = np.full(total, ERASED)
-    for row, digest in enumerate(digest.tobytes() for digest in (*here.train, *here.test)):
-        if places.get(digest):
-            rows[places[digest].pop()] = row
+    for digest, equal in places.items():
+        # Where some of equal images are gone, those that are needed are found; in order, so that names stay theirs.
+        for place, row in zip(sorted(equal[: len(found[digest])]), found[digest], strict=False):
+            rows[place] = row
     lost = np.flatnonzero(wanted & (rows == ERASED))
     if len(lost) == wanted.sum():
         raise UserError(f"the data '{images.name}' is not what {whose} was made with; restore the original images")

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from muc.data.files import ImageFiles, Slices
+from muc.data.folders import hidden
 from muc.data.pairs import PAIR_SUFFIXES, Pairs, clean_captions
 from muc.errors import UserError
 from muc.progress import meter
@@ -34,7 +35,7 @@ def find_shards(path: Path) -> list[Path]:
     """The tar file itself, or all that a folder holds; none: it is of another kind, as a folder with sub-folders is,
     whatever archives lie beside them."""
     inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    if any(p.is_dir() and not p.name.startswith((".", "_")) for p in inside):
+    if any(p.is_dir() and not hidden(p) for p in inside):
         return []
     if packed := [p for p in inside if COMPRESSED.fullmatch(p.name)]:
         raise UserError(

@@ -14,15 +14,15 @@ import numpy as np
 
 from muc.config import DATASETS, Data
 from muc.data.coco import find_captions, read_coco
-from muc.data.files import ImageFiles, Pixels
+from muc.data.files import IMAGE_SUFFIXES, ImageFiles, Pixels
+from muc.data.folders import check_parts, find_classes, find_labelled, find_parts, find_pictures, walk
 from muc.data.glyphs import load_glyph_pairs, load_glyphs
-from muc.data.images import ImageSet, as_uint8, from_labels
+from muc.data.images import ImageSet, as_uint8, check_label, from_labels
 from muc.data.pairs import Pairs, hold_out, load_pairs
 from muc.data.shards import find_shards, read_shards
 from muc.errors import UserError, check_name
+from muc.processes import first_only
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
-MAX_CLASSES = 100_000
 PIECE = 1 << 20  # bytes of an array that are unpacked at a time
 MOST_PACKED = 1032  # times smaller than what is in it a deflated file can be
 
@@ -45,10 +45,10 @@ def source(settings: Data) -> Path | None:
 def fingerprint(path: Path) -> bytes:
     """Of names, sizes and times of all files: it tells whether something was changed, not what it is."""
     state = sha256()
-    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+    for file in walk(path) if path.is_dir() else [path]:
         try:
             found = file.stat()
-        except FileNotFoundError:  # a link that leads nowhere, such as an editor's lock, or a file just deleted
+        except OSError:  # a link that leads nowhere, such as an editor's lock, or a file just deleted
             continue
         state.update(repr((str(file), found.st_size, found.st_mtime_ns)).encode(errors="surrogateescape"))
     return state.digest()
@@ -88,9 +88,10 @@ def _load(settings: Data) -> ImageSet:
 
 
 def whole_path(settings: Data) -> Data:
-    """A file or folder by its whole path, so that a run finds its data from wherever it is used."""
-    path = Path(settings.name)
-    return replace(settings, name=str(path.resolve())) if settings.name not in DATASETS and path.exists() else settings
+    """Files and folders by their whole paths, so that a run finds its data from wherever it is used."""
+    path, root = Path(settings.name), settings.root and Path(settings.root).resolve()
+    on_disk = settings.name not in DATASETS and path.exists()
+    return replace(settings, name=str(path.resolve()) if on_disk else settings.name, root=root)
 
 
 def data_root(settings: Data) -> Path:
@@ -110,6 +111,12 @@ def load_download(name: str, root: Path) -> ImageSet:
     """CIFAR-10, CIFAR-100 or SVHN: ROOT/NAME.npz if it is there, else torchvision's copy, downloaded if need be."""
     if (root / f"{name}.npz").is_file():
         return load_npz(root / f"{name}.npz", name)
+    fetched: list[ImageSet] = []
+    first_only(lambda: fetched.append(_fetch(name, root)))  # all at once would write into the same files
+    return fetched[0] if fetched else _fetch(name, root)
+
+
+def _fetch(name: str, root: Path) -> ImageSet:
     from torchvision import datasets
 
     try:
@@ -207,23 +214,24 @@ def _channels_first(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _labels(array: np.ndarray, name: str) -> np.ndarray:
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) or (array.size and array.min() < 0):
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise UserError(
             f"{name} has shape {array.shape} and type {array.dtype}; expected one whole number >= 0 an image"
         )
-    if array.size and array.max() >= MAX_CLASSES:
-        raise UserError(f"{name} holds the label {array.max()}; number the classes from 0 (at most {MAX_CLASSES:,})")
+    for label in (array.min(), array.max()) if array.size else ():
+        check_label(int(label), name)
     return array.astype(np.int64)
 
 
 def load_folder(folder: Path, settings: Data) -> ImageSet:
-    """FOLDER/CLASS/*.png, or FOLDER/train/CLASS/* and FOLDER/test/CLASS/*; without test, a fifth is held out."""
-    split = all((folder / part).is_dir() for part in ("train", "test"))
-    root = folder / "train" if split else folder
-    class_names = sorted(p.name for p in root.iterdir() if p.is_dir()) or ["all"]
-    files, labels = _find_images(root, class_names, settings.image_size)
-    if split:
-        test, test_labels = _find_images(folder / "test", class_names, settings.image_size)
+    """FOLDER/CLASS/*.png, of which a fifth is held out; or FOLDER/train/CLASS/* and FOLDER/test/CLASS/* (or val/…)."""
+    parts = find_parts(folder)
+    check_parts(folder, parts)
+    root = parts[0] if parts else folder
+    class_names = find_classes(root) or ["all"]
+    files, labels = find_labelled(root, class_names, settings.image_size)
+    if parts:
+        test, test_labels = find_labelled(parts[1], class_names, settings.image_size)
         images = ImageSet(folder.name, files, labels, test, test_labels, class_names, files.names, test.names)
     else:
         images = from_labels(folder.name, files, labels, files.names, class_names)
@@ -233,12 +241,12 @@ def load_folder(folder: Path, settings: Data) -> ImageSet:
 
 
 def find_pairs(path: Path, size: int) -> tuple[Pairs, Pairs] | None:
-    """Training and test pairs of tar shards (a file, a folder, or FOLDER/train and FOLDER/test), else of a folder with
-    captions in COCO's format (coco.find_captions says where). Without a test part, a fifth is held out."""
+    """Training and test pairs of tar shards (a file, a folder, or FOLDER/train and FOLDER/test or val/…), else of a
+    folder with captions in COCO's format (coco.find_captions says where). Without a test part, a fifth is held out."""
     if shards := find_shards(path):
         return hold_out(read_shards(shards, size))
-    parts = [path / "train", path / "test"]
-    if all(part.is_dir() for part in parts) and all(found := [find_shards(part) for part in parts]):
+    parts = find_parts(path)
+    if len(parts) == 2 and all(found := [find_shards(part) for part in parts]):
         return read_shards(found[0], size), read_shards(found[1], size)
     if path.is_dir() and (captions := find_captions(path)):
         train = read_coco(path, captions[0], size)
@@ -257,25 +265,6 @@ def memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _find_images(root: Path, class_names: list[str], size: int) -> tuple[ImageFiles, np.ndarray]:
-    paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
-    if not paths:
-        raise UserError(f"{root} holds no images ({', '.join(IMAGE_SUFFIXES)}); give a folder of images")
-    parts = [p.relative_to(root).parts for p in paths]
-    stray = [p for p in parts if len(p) == 1]
-    if stray and len(stray) < len(paths):
-        raise UserError(f"{root / stray[0][0]} is in no class; move it into one of the class folders, or out of {root}")
-    number = {name: i for i, name in enumerate(class_names)}
-    unknown = [p for p in parts if len(p) > 1 and p[0] not in number]
-    if unknown:
-        raise UserError(
-            f"{root.joinpath(*unknown[0])} is of a class that has no training images; "
-            f"known classes: {', '.join(class_names)}"
-        )
-    labels = np.array([number[p[0]] if len(p) > 1 else 0 for p in parts])
-    return ImageFiles(root, ["/".join(p) for p in parts], size), labels
-
-
 def decode(images: Pixels) -> np.ndarray:
     """All of them, in memory."""
     from PIL import Image
@@ -291,7 +280,7 @@ def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[
     for path in paths:
         if not path.exists():
             raise UserError(f"there is no image '{path}'; give picture files or a folder of them")
-        inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES) if path.is_dir() else [path]
+        inside = find_pictures(path) if path.is_dir() else [path]
         if not inside:
             raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
         found += inside
