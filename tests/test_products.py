@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+from muc import config, demo
 from muc.__main__ import main
 from muc.data import load_images
 from muc.recipes import recipe
+from muc.run_folder import RunFolder
+from muc.runs import pretrain_run
 
 TINY = ["--data", "digits", "--epochs", "2", "--threads", "1", "--device", "cpu"]
 
@@ -110,3 +114,25 @@ def test_demo_tells_the_story_and_goes_on_where_it_was(tmp_path: Path, capsys: p
     weights = (tmp_path / "seed0" / "pretrain" / "model.safetensors").stat().st_mtime_ns
     assert main(arguments) == 0
     assert (tmp_path / "seed0" / "pretrain" / "model.safetensors").stat().st_mtime_ns == weights
+    assert "Forgetting 20\N{NO-BREAK SPACE}% of the training images: " in page
+
+
+def test_a_demo_of_other_settings_is_refused_before_any_trial_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = replace(recipe("glyphs"), seed=1)
+    settings = replace(settings, optimisation=replace(settings.optimisation, epochs=1))
+    pretrain_run(settings, tmp_path / "seed1" / "pretrain", config.Runtime(device="cpu", threads=1))
+    assert main(["demo", "--out", str(tmp_path), "--seeds", "2", "--epochs", "2"]) == 2
+    assert f"{tmp_path} holds a demo with other settings; give another --out" in capsys.readouterr().err
+    assert not (tmp_path / "seed0").exists()
+
+
+def test_the_first_trial_that_fails_ends_a_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo.os, "sched_getaffinity", lambda _: {0, 1})
+    (tmp_path / "seed1").write_text("in the way")
+    assert main(["demo", "--out", str(tmp_path), "--seeds", "2", "--epochs", "100"]) == 2
+    assert "is inside a file, not a folder" in capsys.readouterr().err
+    assert not RunFolder(tmp_path / "seed0" / "pretrain").done

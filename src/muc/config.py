@@ -165,11 +165,6 @@ class Request:
     forget_class: str | None = None
     """Forget a whole class, by name or number."""
 
-    def describe(self) -> str:
-        if self.forget_fraction is not None:
-            return f"{self.forget_fraction:.0%} of the training images"
-        return f"class {self.forget_class}" if self.forget_class is not None else f"the images listed in {self.forget}"
-
 
 @dataclass(frozen=True)
 class Probe:

@@ -6,8 +6,8 @@ Several trials (seeds) run side by side, one core each, so that every number com
 import io
 import multiprocessing
 import os
-import time
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from muc import config
-from muc.errors import Interrupted, UserError
+from muc.errors import UserError
 from muc.methods import Method, usual_methods
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence
@@ -23,7 +23,8 @@ from muc.recipes import recipe
 from muc.run_folder import RunFolder
 from muc.storage import read_json, write_json
 
-FORGET = config.Request(forget_fraction=0.2)
+SHARE = 0.2
+FORGET = config.Request(forget_fraction=SHARE)
 OWNER_IMAGES = 8  # as in the paper's heatmaps
 OWNER_PAIRS = 6
 
@@ -34,23 +35,16 @@ def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int |
     settings = recipe(data_for(algorithm), algorithm)
     if epochs is not None:
         settings = replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))
-    trials = [out / f"seed{seed}" for seed in range(seeds)]
-    workers = min(seeds, len(os.sched_getaffinity(0)))
-    # Fresh processes: torch does not survive a fork of a process that has used its threads.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), silence) as pool:
-        jobs = [pool.submit(run_trial, replace(settings, seed=seed), trial) for seed, trial in enumerate(trials)]
-        try:
-            watch(jobs, trials, settings)
-            records = [record for job in jobs for record in job.result()]
-        except (Interrupted, KeyboardInterrupt):
-            pool.shutdown(cancel_futures=True)
-            raise Interrupted(f"muc demo --algorithm {algorithm} --out {out}") from None
+    trials = {out / f"seed{seed}": replace(settings, seed=seed) for seed in range(seeds)}
+    for trial, own in trials.items():
+        check_same(trial, own)
+    records = run_trials(trials)
     from muc.report import write_report
-    from muc.report.words import ALGORITHMS, DATA
+    from muc.report.words import ALGORITHMS, DATA, percent
 
-    seen = read_json(trials[0] / "looks.json")
+    seen = read_json(out / "seed0" / "looks.json")
     thumbnails = [bytes.fromhex(text) for text in seen["thumbnails"]]
-    what = FORGET.describe().replace("images", "pairs") if algorithm == "clip" else FORGET.describe()
+    what = f"{percent(SHARE)} of the training {'pairs' if algorithm == 'clip' else 'images'}"
     title = f"Forgetting {what}: {DATA[settings.data.name].lower()}, {ALGORITHMS[algorithm]}"
     return write_report(records, out, title, seen["looks"], thumbnails)
 
@@ -64,17 +58,39 @@ def method_for(name: str, settings: config.Pretraining) -> Method:
     return default_method(name, settings.data.name, settings.model.algorithm)
 
 
+def check_same(trial: Path, settings: config.Pretraining) -> None:
+    """Before any trial begins: what an earlier demo left there can be gone on with."""
+    original = RunFolder(trial / "pretrain")
+    if not original.started:
+        return
+    from muc import opening
+
+    if opening.pretraining_of(original) != settings:
+        raise UserError(f"{trial.parent} holds a demo with other settings; give another --out")
+
+
+def run_trials(trials: dict[Path, config.Pretraining]) -> list[dict[str, Any]]:
+    """All side by side; the first that fails stops the others, and what they have saved stays. -> their records"""
+    workers = min(len(trials), len(os.sched_getaffinity(0)))
+    # Fresh processes: torch does not survive a fork of a process that has used its threads.
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), silence) as pool:
+        try:
+            return watch(pool, workers, trials)
+        except Exception:  # Ctrl-C has reached the others without this
+            for worker in multiprocessing.active_children():
+                worker.kill()  # an idle one that is asked to end may die with the lock that the others wait for
+            raise
+
+
 def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
     """One seed: pretrain, serve the request with every method, evaluate, look. -> its records."""
-    from muc import compare, opening, runs
+    from muc import compare, runs
     from muc.evaluation.records import evaluate_runs
 
     runtime = config.Runtime(device="cpu", threads=1)
     original = RunFolder(out / "pretrain")
     if not original.started:
         runs.pretrain_run(settings, original.path, runtime)
-    elif opening.pretraining_of(original) != settings:
-        raise UserError(f"{out.parent} holds a demo with other settings; give another --out")
     elif not original.done:
         runs.resume_run(original)
     served = {
@@ -132,17 +148,26 @@ def png_of(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def watch(jobs: list[Future], trials: list[Path], settings: config.Pretraining) -> None:
-    """Show the epochs done over all trials until every job has ended."""
+def watch(pool: ProcessPoolExecutor, workers: int, trials: dict[Path, config.Pretraining]) -> list[dict[str, Any]]:
+    """Give out the trials and show the epochs done over all of them. -> their records, in order"""
+    settings = next(iter(trials.values()))
     epochs = settings.optimisation.epochs
     used = (method_for(name, settings) for name in usual_methods(settings.model.algorithm))
     per_trial = epochs + sum(method.epochs or epochs for method in used)
+    waiting, running, jobs = list(trials), set[Future](), list[Future]()
     with meter(f"{len(trials)} trials", len(trials) * per_trial) as progress:
         progress.start_at(epochs_done(trials))
-        while not all(job.done() for job in jobs):
-            time.sleep(0.5)
+        while waiting or running:
+            while waiting and len(running) < workers:  # one more would begin when Ctrl-C has ended these
+                trial = waiting.pop(0)
+                jobs.append(pool.submit(run_trial, trials[trial], trial))
+                running.add(jobs[-1])
+            ended, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+            for job in ended:
+                job.result()
             progress.advance(epochs_done(trials) - progress.done)
+    return [record for job in jobs for record in job.result()]
 
 
-def epochs_done(trials: list[Path]) -> int:
+def epochs_done(trials: Iterable[Path]) -> int:
     return sum(path.read_bytes().count(b"\n") for trial in trials for path in trial.glob("*/metrics.jsonl"))
