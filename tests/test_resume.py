@@ -7,6 +7,7 @@ one short life after another and kills each.
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -262,9 +263,11 @@ def test_ctrl_c_outside_the_training_loop_also_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(RunFolder, "finish", interrupt)
-    run = tmp_path / "run"
+    run = tmp_path / "my run"
     assert main(["pretrain", "--data", "digits", "--epochs", "1", "--threads", "1", "--out", str(run)]) == 130
-    assert f"muc resume {run}" in capsys.readouterr().err
+    said = capsys.readouterr().err.partition("Go on with: ")[2]
+    assert shlex.split(said) == ["muc", "resume", str(run)]
+    assert said.strip() in complaint(capsys, ["export", str(run)])
     monkeypatch.undo()
     assert main(["resume", str(run)]) == 0
 
@@ -319,6 +322,70 @@ def test_two_processes_do_not_train_one_run(
     other.leave()
     assert main(["resume", str(run)]) == 0
     assert not partial.exists()
+
+
+def test_a_start_keeps_others_out_from_its_first_file_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two starts at once: what is trained is all of one of them, and the other is refused."""
+    run, whole, create = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "whole"), RunFolder.create
+    pretrain = ["pretrain", "--data", "digits", "--epochs", "1", "--threads", "1", "--out"]
+
+    def create_while_another_starts(self: RunFolder, *settings: Any) -> None:
+        monkeypatch.undo()
+        partial = self.path / f".config.json.x{storage.PARTIAL}"
+        partial.touch()  # as if in the middle of writing
+        for other in (["--seed", "1"], ["--seed", "1", "--force"]):
+            said = complaint(capsys, [*pretrain, str(self), *other])
+            assert f"another process is working in {self}; wait until it is done" in said
+        assert partial.exists()
+        create(self, *settings)
+        said = complaint(capsys, [*pretrain, str(self), "--seed", "1", "--force"])
+        assert "another process is working" in said
+
+    monkeypatch.setattr(RunFolder, "create", create_while_another_starts)
+    assert main([*pretrain, str(run)]) == 0
+    assert main([*pretrain, str(whole)]) == 0
+    assert (run.config(), run.split().to_json()) == (whole.config(), whole.split().to_json())
+    assert_same_bits(run, whole)
+
+
+def test_a_run_that_another_process_has_just_finished_is_not_trained_again(
+    tmp_path: Path, after_one_step: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    with pytest.raises(Interrupted):
+        runs.pretrain_run(tiny(epochs=1), run.path, CALM)
+    after_one_step.undo()
+    take = storage.Hold.take
+
+    def take_late(self: storage.Hold) -> None:
+        after_one_step.undo()
+        runs.resume_run(run)
+        take(self)
+
+    after_one_step.setattr(storage.Hold, "take", take_late)
+    assert "is finished; there is nothing to resume" in complaint(capsys, ["resume", str(run)])
+    assert len(run.metrics()) == 1
+
+
+def test_an_import_keeps_out_of_a_folder_where_another_process_works(
+    tmp_path: Path, original: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from safetensors.torch import save_file
+
+    weights = {name: value for name, value in original.load_model().items() if name.startswith("backbone.")}
+    save_file(weights, tmp_path / "in.safetensors")
+    run = tmp_path / "run"
+    run.mkdir()
+    other = storage.Hold(run)
+    other.take()
+    architecture = opening.pretraining_of(original).model.architecture
+    argv = ["import", str(tmp_path / "in.safetensors"), "--data", "digits", "--architecture", architecture]
+    assert "another process is working" in complaint(capsys, [*argv, "--out", str(run)])
+    assert not list(run.iterdir())
+    other.leave()
+    assert main([*argv, "--out", str(run)]) == 0
 
 
 def test_a_finished_run_cannot_be_resumed(original: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -292,12 +292,15 @@ def test_a_split_comes_back_as_it_was(tmp_path: Path) -> None:
     "damage",
     [
         {"retain": ["x"]},
+        {"retain": [0.9]},
+        {"retain": [False]},
         {"retain": [[1], [2, 3]]},
         {"retain": [2**70]},
         {"retain": None},
         {"retain": [0, -1]},
         {"retain": [0, 3]},  # 3 is to be forgotten
         {"seed": "one"},
+        {"seed": 3.5},
         {"seed": None},
     ],
     ids=str,
@@ -305,7 +308,7 @@ def test_a_split_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_a_damaged_split_is_named(tmp_path: Path, damage: dict[str, Any]) -> None:
     run = run_folder(tmp_path / "run")
     write_json(run.path / "split.json", {**SPLIT.to_json(), **damage})
-    with pytest.raises(UserError, match=r"split\.json is not a split file"):
+    with pytest.raises(UserError, match=r"split\.json(: '(retain|seed)| is not a split file).*; restore"):
         run.split()
 
 
@@ -352,6 +355,24 @@ def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
     assert not run.started
     assert run_folder(tmp_path / "run").started
     assert sorted(p.name for p in run.path.iterdir()) == ["config.json", "env.json", "split.json"]
+
+
+def test_a_folder_that_cannot_be_locked_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unable(*_: Any) -> NoReturn:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    monkeypatch.setattr(storage.fcntl, "flock", unable)
+    storage.tell_once.cache_clear()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        hold = storage.Hold(tmp_path / name)
+        hold.take()
+        hold.leave()
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "folders cannot be locked here (Bad file descriptor); see to it that no two processes" in said[0]
 
 
 def test_metrics_lose_only_what_will_be_written_again(tmp_path: Path) -> None:

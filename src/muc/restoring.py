@@ -28,6 +28,8 @@ def _restore(hint: Any, value: Any, where: str, field: str, defaults: bool) -> A
     if origin is list:
         if not isinstance(value, list):
             _refuse(value, "a list", where, field)
+        if all(type(item) is inner[0] for item in value):
+            return value  # a split's million indices, one by one, would take seconds
         return [_restore(inner[0], item, where, f"{field}[{i}]", defaults) for i, item in enumerate(value)]
     if origin is dict:
         if not isinstance(value, dict):

@@ -9,10 +9,16 @@ state.safetensors   everything needed to go on (until the run is done)
 model.safetensors   the result
 result.json         written last: its presence means the run is done
 evaluation.json     what `muc evaluate` found (original.json: of the original, on the same request)
+search.json         what a search found of this run and the trials beside it
+tensorboard/        the same numbers as in metrics.jsonl, where they were asked for
+serve/              keys of those who may ask `muc serve` about this run, and what they asked
 """
 
 import json
+import shlex
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from muc.errors import UserError
+from muc.restoring import restore
 from muc.storage import (
     FORMAT_VERSION,
     PARTIAL,
-    Hold,
     load_tensors,
     make_folder,
     plain,
@@ -38,7 +44,14 @@ CONFIG_KEYS = ("kind", "pretraining", "seed", "data_sha256", "ancestry", "runtim
 UNLEARN_KEYS = {"method": {"name"}, "parent": {"path", "model_sha256"}}
 IMAGES = "images.safetensors"
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
-RECORD_KEYS = ("run", "forget_images", "seed")  # what tells records apart; a report checks the rest
+RECORD_KEYS = ("run", "seed")  # what `identity` may need; a report checks the rest
+
+
+def identity(record: dict[str, Any]) -> tuple[Any, Any]:
+    """What tells evaluation records apart: the model, wherever its run lies, and the request that it was judged on.
+    Records of the first weeks have no digests; a path and a seed stand for their model."""
+    model = record.get("model_sha256") or (record.get("run"), record.get("seed"))
+    return model, record.get("request_sha256")
 
 
 Tensors = tuple[dict[str, Any], dict[str, Any]]
@@ -74,14 +87,26 @@ class Split:
 
     @staticmethod
     def from_json(values: dict[str, Any], where: Path) -> "Split":
+        saved = restore(SplitFile, values, str(where))
         try:
-            parts = {n: np.array(values[n], dtype=np.int64) for n in ("validation", "retain", "unlearn")}
+            parts = {n: np.array(getattr(saved, n), dtype=np.int64) for n in ("validation", "retain", "unlearn")}
             rows = np.concatenate(list(parts.values()))
             if rows.min(initial=0) < 0 or len(np.unique(rows)) < len(rows):
                 raise ValueError("an index is negative or comes twice")
-            return Split(seed=int(values["seed"]), **parts)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            return Split(seed=saved.seed, **parts)
+        except (ValueError, OverflowError) as error:
             raise UserError(f"{where} is not a split file ({error}); restore it or make the run again") from None
+
+
+@dataclass(frozen=True)
+class SplitFile:
+    """What split.json holds."""
+
+    format_version: int
+    seed: int
+    validation: list[int]
+    retain: list[int]
+    unlearn: list[int]
 
 
 class RunFolder:
@@ -108,6 +133,16 @@ class RunFolder:
     def started(self) -> bool:
         return self.config_file.is_file()
 
+    @property
+    def how_to_go_on(self) -> str:
+        """What to type where it was interrupted."""
+        return shlex.join(["muc", "resume", str(self)])
+
+    def make(self) -> None:
+        """The folder itself, so that it can be locked before anything is written."""
+        with self._permitted():
+            make_folder(self.path)
+
     def create(
         self,
         config: dict[str, Any],
@@ -116,33 +151,30 @@ class RunFolder:
         force: bool = False,
         inventory: Tensors | None = None,
     ) -> None:
-        """Begin a run; a folder that holds one already is only emptied with `force`."""
+        """Begin a run; a folder that holds one already is only emptied with `force`. Whoever calls this holds it."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self} is a file, not a folder; give another --out")
         if self.path.exists() and not self._only_begun():
             if not self.started:
                 raise UserError(f"{self} is not empty and not a run; give another --out")
-            if not self.done:
-                self.refuse_if_busy()
             if not force:
                 state = "a finished run" if self.done else "an interrupted run (muc resume continues it)"
                 raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
             self._empty()
-        try:
-            make_folder(self.path)
+        with self._permitted():
             self.sweep()
             write_json(self.path / "split.json", split.to_json())
             if inventory:
                 save_tensors(self.path / IMAGES, *inventory)
             write_json(self.path / "env.json", env)
             write_json(self.config_file, {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
+
+    @contextmanager
+    def _permitted(self) -> Generator[None]:
+        try:
+            yield
         except PermissionError:
             raise UserError(f"no permission to write {self}; give another --out") from None
-
-    def refuse_if_busy(self) -> None:
-        hold = Hold(self.path)
-        hold.take()
-        hold.leave()
 
     def _only_begun(self) -> bool:
         """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""
@@ -198,7 +230,7 @@ class RunFolder:
     def result(self) -> dict[str, Any]:
         if not self.done:
             self.config()  # says what is wrong where there is no run at all
-            raise UserError(f"the run {self} is not finished; continue it with: muc resume {self}")
+            raise UserError(f"the run {self} is not finished; continue it with: {self.how_to_go_on}")
         return read_object(self.path / "result.json", "model_sha256", "seconds", "peak_memory_bytes")
 
     def load_model(self) -> dict[str, Any]:
@@ -246,5 +278,6 @@ class RunFolder:
         self.config()
         paths = [path for name in (ORIGINAL_RECORD, RECORD) if (path := self.path / name).exists()]
         if not paths:
-            raise UserError(f"{self} has not been evaluated; first: muc evaluate {self} --against RETRAIN_RUN")
+            command = shlex.join(["muc", "evaluate", str(self), "--against", "RETRAIN_RUN"])
+            raise UserError(f"{self} has not been evaluated; first: {command}")
         return [read_object(path, *RECORD_KEYS) for path in paths]

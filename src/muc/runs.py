@@ -63,8 +63,8 @@ def pretrain_run(
         "ancestry": [],
     }
     split = make_split(images, settings.data, settings.seed if split_seed is None else split_seed)
-    begin(run, values, split, take_inventory(images).to_tensors(), runtime, force)
-    return execute(run, images)
+    with begun(run, values, split, take_inventory(images).to_tensors(), runtime, force):
+        return execute(run, images)
 
 
 def unlearn_run(
@@ -101,45 +101,63 @@ def unlearn_run(
         "ancestry": [*inherited["ancestry"], {**step, "model_sha256": result["model_sha256"]}],
     }
     run = RunFolder(out)
-    begin(run, values, split, parent.inventory() or take_inventory(images).to_tensors(), runtime, force)
-    return execute(run, images)
+    inventory = parent.inventory() or take_inventory(images).to_tensors()
+    with begun(run, values, split, inventory, runtime, force):
+        return execute(run, images)
 
 
 def resume_run(run: RunFolder) -> RunFolder:
     """Continue an interrupted run; the result is the same as if it had not been."""
-    values = run.config()
-    if run.done:
-        raise UserError(f"the run {run} is finished; there is nothing to resume")
-    if values["kind"] == "import":
-        raise UserError(f"the import into {run} was cut off; run the import again with --force")
-    return execute(run)
+    run.config()  # says what is wrong where there is no run
+    with held(run):  # also while looking: another process may be about to finish it
+        if run.done:
+            raise UserError(f"the run {run} is finished; there is nothing to resume")
+        if run.config()["kind"] == "import":
+            raise UserError(f"the import into {run} was cut off; run the import again with --force")
+        processes.first_only(run.sweep)
+        return execute(run)
 
 
-def begin(
+@contextmanager
+def held(run: RunFolder) -> Generator[None]:
+    """Its folder is there, and other processes are kept out of it."""
+    hold = Hold(run.path)
+
+    def take() -> None:
+        run.make()
+        hold.take()
+
+    processes.first_only(take)
+    try:
+        yield
+    finally:
+        hold.leave()
+
+
+@contextmanager
+def begun(
     run: RunFolder,
     values: dict[str, Any],
     split: Split,
     inventory: Tensors,
     runtime: config.Runtime | None,
     force: bool,
-) -> None:
+) -> Generator[None]:
+    """A new run, held from its first file until whoever began it is done: all that lies in a folder is of one run."""
     resolved = Runtime(runtime)
     # As resolved, not as asked for: a run that is resumed elsewhere must not go on with other arithmetic unnoticed.
     values = {**values, "runtime": asdict(resolved.resolved_settings())}
-    processes.first_only(lambda: run.create(values, environment(resolved), split, force, inventory))
+    with held(run):
+        processes.first_only(lambda: run.create(values, environment(resolved), split, force, inventory))
+        yield
 
 
 def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
-    """Train what the folder describes, from its last saved state if there is one, and finish it."""
-    hold = Hold(run.path)
-    processes.first_only(hold.take)
+    """Train what the folder (held) describes, from its last saved state if there is one, and finish it."""
     try:
-        processes.first_only(run.sweep)
         return _execute(run, images)
-    except (Interrupted, KeyboardInterrupt):
-        raise Interrupted(f"muc resume {run}") from None
-    finally:
-        hold.leave()
+    except KeyboardInterrupt:
+        raise Interrupted(run.how_to_go_on) from None
 
 
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
@@ -73,13 +75,22 @@ class Hold:
             raise UserError(
                 f"another process is working in {self.folder}; wait until it is done, or give another --out"
             ) from None
-        except OSError:
-            pass  # a network's file system that cannot lock folders
+        except OSError as error:  # a network's file system
+            tell_once(
+                f"muc: warning: folders cannot be locked here ({error.strerror}); see to it that no two processes work "
+                "in one run"
+            )
 
     def leave(self) -> None:
         if self.handle >= 0:
             os.close(self.handle)
         self.handle = -1
+
+
+@cache
+def tell_once(text: str) -> None:
+    """A comparison takes many folders of one file system."""
+    print(text, file=sys.stderr)
 
 
 @contextmanager

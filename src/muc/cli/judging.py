@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from muc import config
 from muc.cli.flags import RequestFlags, Run, Runs, RuntimeFlags, existing, parse, print_json, say
-from muc.errors import Interrupted, check_name
+from muc.errors import check_name
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,9 @@ def compare(argv: Sequence[str]) -> None:
 
     methods = [check_name("method", name, METHODS) for name in flags.methods]
     against = RunFolder(flags.against) if flags.against else None
-    try:
-        found = comparing.compare(
-            RunFolder(flags.run), flags.request, flags.out, methods, against, flags.search, flags.runtime
-        )
-    except Interrupted:
-        raise Interrupted(shlex.join(["muc", "compare", *argv])) from None
+    found = comparing.compare(
+        RunFolder(flags.run), flags.request, flags.out, methods, against, flags.search, flags.runtime
+    )
     if flags.json:
         print_json(found.to_json())
         return
@@ -99,10 +96,11 @@ def report(argv: Sequence[str]) -> None:
     flags = parse(Report, argv, "report", about, "muc report runs/moco-* --out report")
     from muc.report import write_report
     from muc.report.sources import check_out, records_at
+    from muc.run_folder import identity
 
     check_out(flags.out)
     records = [record for path in existing(flags.runs) for record in records_at(path)]
-    unique = list({(r["run"], r.get("request_sha256"), r["seed"]): r for r in records}.values())
+    unique = list({identity(r): r for r in records}.values())
     print(write_report(unique, flags.out, flags.title))
 
 

@@ -15,7 +15,7 @@ from muc.evaluation.pairs import evaluate as evaluate_pairs
 from muc.evaluation.white_box import evaluate
 from muc.models import CLIP
 from muc.progress import meter
-from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split
+from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split, identity
 from muc.runtime import Runtime
 from muc.storage import FORMAT_VERSION, prepare_folder, read_object
 
@@ -108,7 +108,7 @@ def kept_record(run: RunFolder, served: RunFolder) -> dict[str, Any] | None:
     path = served.path / ORIGINAL_RECORD if is_original(run, served) else run.path / RECORD
     record = read_object(path) if path.exists() else {}
     same = (run.result()["model_sha256"], request_digest(served.split()))
-    return record if (record.get("model_sha256"), record.get("request_sha256")) == same else None
+    return record if identity(record) == same else None
 
 
 def request_digest(split: Split) -> str:

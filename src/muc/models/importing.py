@@ -21,7 +21,7 @@ from muc.models.moco import MoCo
 from muc.models.weight_files import read_weights
 from muc.opening import fresh_model
 from muc.run_folder import RunFolder
-from muc.runs import begin
+from muc.runs import begun
 
 NO_STEM_RELU = "no ReLU after the stem, as in nn.Sequential(*children) of lightly's ResNet (stem_relu is off)"
 
@@ -80,8 +80,8 @@ def import_run(
         "source": {**source, "summary": asdict(summary)},
     }
     run = RunFolder(out)
-    begin(run, values, split, take_inventory(images).to_tensors(), runtime, force)
-    run.finish(model.state_dict(), {"kind": "import"}, {"seconds": 0.0, "peak_memory_bytes": None, "epochs": 0})
+    with begun(run, values, split, take_inventory(images).to_tensors(), runtime, force):
+        run.finish(model.state_dict(), {"kind": "import"}, {"seconds": 0.0, "peak_memory_bytes": None, "epochs": 0})
     return run, summary
 
 
