@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -130,6 +131,37 @@ def test_a_single_image_can_be_left_out(images: ImageSet) -> None:
     assert not torch.equal(seen.backbone[1].weight, other.backbone[1].weight)
     with pytest.raises(muc.UserError, match="names 1 image, and this method compares"):
         muc.unlearn(seen, images, [5], runtime=ONE_THREAD)
+
+
+def test_ctrl_c_is_a_keyboard_interrupt(images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is on disk, it means what it means to any other Python."""
+    for work in (
+        lambda: muc.pretrain(own_model("simclr"), images, QUICK, runtime=ONE_THREAD),
+        lambda: muc.unlearn(own_model("simclr"), images, [1, 2], muc.NegGrad(epochs=2), batch_size=16),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(api.Training, "advance", lambda _: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                work()
+
+
+@pytest.mark.parametrize(
+    ("forget", "words"),
+    [
+        ([], "the request names no image that was trained on; name at least one"),
+        (np.array([], dtype=np.int64), "the request names no image that was trained on"),
+        (None, "forget is None; give a list of the indices of training images"),
+        (5, "forget is 5; give a list of the indices"),
+        ("all", "forget is 'all'; give a list of the indices"),
+        ([[1, 2]], r"forget is \[\[1, 2\]\]; give a list of the indices"),
+    ],
+    ids=["empty", "empty array", "none", "number", "text", "table"],
+)
+def test_a_request_for_nothing_is_one_sentence(images: ImageSet, forget: Any, words: str) -> None:
+    model = own_model("simclr")
+    for work in (lambda: muc.unlearn(model, images, forget), lambda: muc.evaluate(model, model, images, forget)):
+        with pytest.raises(muc.UserError, match=words):
+            work()
 
 
 def test_a_name_is_no_method(images: ImageSet) -> None:

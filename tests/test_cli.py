@@ -1,5 +1,6 @@
 """The command line: help at once, and for every bad input one sentence, exit code 2, and nothing half-written."""
 
+import errno
 import io
 import json
 import os
@@ -9,7 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ import muc
 from muc.__main__ import COMMANDS, main
 from muc.cli.flags import peek
 from muc.cli.training import recipe_of
+from muc.errors import Interrupted
 from muc.run_folder import CONFIG_KEYS, RunFolder
 from muc.storage import read_json, write_json
 
@@ -572,6 +574,77 @@ def test_defaults_are_those_of_the_run_and_not_of_the_one_that_is_replaced(tmp_p
     old, clip = str(tmp_path / "old"), str(tmp_path / "clip")
     for flags in (["--out", old, "--force", clip], [f"--out={old}", clip], [clip, "--out", old]):
         assert recipe_of(flags) == ("glyph-pairs", "clip")
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["demo", "--seeds", "1", "--epochs", "40", "--out", "dem o"], "muc demo --seeds 1 --epochs 40 --out 'dem o'"),
+        (["compare", "my run", "--forget-fraction", "0.1"], "muc compare 'my run' --forget-fraction 0.1"),
+        (["reproduce", "all", "--out", "my tables"], "muc reproduce all --out 'my tables'"),
+        (["resume", "my run"], "muc resume 'my run'"),
+        (["audit", "calibrate", "--runs", "my runs"], "muc audit calibrate --runs 'my runs'"),
+        (["audit", "redteam"], "muc audit redteam"),
+        (["pretrain"], None),
+        (["evaluate", "my run"], None),
+        (["audit", "plan"], None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.parametrize("saved", [True, False], ids=["saved", "between"])
+def test_how_to_go_on_can_be_pasted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: list[str], hint: str | None, saved: bool
+) -> None:
+    """Only what begins anew when given again says how the run in it goes on, if one was saved."""
+
+    def stopped(_: Any) -> None:
+        raise Interrupted("muc resume somewhere") if saved else KeyboardInterrupt
+
+    monkeypatch.setattr("muc.__main__.find_command", lambda _: stopped)
+    assert main(argv) == 130
+    expected = hint or ("muc resume somewhere" if saved else None)
+    ending = f"; nothing is lost. Go on with: {expected}" if expected else ""
+    assert capsys.readouterr().err == f"\nmuc: stopped{ending}\n"
+
+
+def raise_error(error: Exception) -> NoReturn:
+    raise error
+
+
+MORE = 1 << 58
+
+
+@pytest.mark.parametrize(
+    ("work", "size"),
+    [
+        (lambda: torch.empty(MORE), f" for {4 * MORE:,} bytes more"),
+        (lambda: np.empty(MORE), " for 2.00 EiB more"),
+        (lambda: bytearray(1 << 62), ""),
+        (
+            lambda: raise_error(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.50 GiB. GPU 0 has")),
+            " for 20.50 GiB more",
+        ),
+        (lambda: raise_error(RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be")), ""),
+        (lambda: raise_error(OSError(errno.ENOMEM, "Cannot allocate memory")), ""),
+    ],
+    ids=["torch", "numpy", "python", "cuda", "cuda elsewhere", "system"],
+)
+def test_too_little_memory_is_one_sentence(
+    complaint: Callable[..., str], monkeypatch: pytest.MonkeyPatch, work: Callable[[], Any], size: str
+) -> None:
+    monkeypatch.setenv("RANK", "1")  # it may be so in one process of several
+    monkeypatch.setattr("muc.runs.load_images", lambda _: work())
+    said = complaint("pretrain", *TINY, "--out", "new")
+    assert said.strip() == (
+        f"muc: error: there is not enough memory{size}; give a smaller --batch-size, a smaller model or --stream on"
+    )
+
+
+def test_other_faults_of_torch_are_no_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    monkeypatch.setattr("muc.__main__.find_command", lambda _: lambda _: raise_error(fault))
+    with pytest.raises(RuntimeError, match="mat1"):
+        main(["pretrain"])
 
 
 def test_a_demo_needs_a_seed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

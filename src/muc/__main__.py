@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -28,6 +30,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("muc.cli.exchange", "export", "hand an encoder back as safetensors, ONNX or for torchvision"),
     "runs": ("muc.cli.exchange", "list_runs", "list runs and their state"),
 }
+
+GO_ON = ("demo", "compare", "reproduce", "resume", "audit calibrate", "audit redteam")
+"""How commands begin that, given once more, go on where they were stopped."""
 
 TRAINING = ("pretrain", "unlearn", "resume")
 """Commands that torchrun may start several processes for."""
@@ -62,12 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             command(arguments[1:])
     except UserError as error:
         return complain(str(error))
-    except Interrupted as stop:
-        print(f"\nmuc: stopped; nothing is lost. Go on with: {stop.command}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        again = how_to_go_on(stop, arguments)
+        print(f"\nmuc: stopped{f'; nothing is lost. Go on with: {again}' if again else ''}", file=sys.stderr)
         return 130
-    except KeyboardInterrupt:
-        print("\nmuc: stopped", file=sys.stderr)
-        return 130
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        return complain(too_large(error), alone=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: no error, no traceback
         return 0
@@ -76,6 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return complain("the disk is full; make room and run the same command again, or go on with: muc resume RUN")
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
             return complain(f"no permission for {error.filename}; choose another place or change its permissions")
+        if error.errno == errno.ENOMEM:
+            return complain(too_large(error), alone=True)
         if error.errno == errno.ENAMETOOLONG:
             return complain(f"the name {str(error.filename)[:60]}… is too long for a file; choose a shorter one")
         raise
@@ -89,6 +98,27 @@ def find_command(name: str) -> Callable[[Sequence[str]], None]:
     return getattr(import_module(module), function)
 
 
+def how_to_go_on(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
+    """What to type; nothing where a command begins anew."""
+    if " ".join(arguments).startswith(GO_ON):
+        return shlex.join(["muc", *arguments])
+    return stop.command if isinstance(stop, Interrupted) else ""
+
+
+def out_of_memory(error: Exception) -> bool:
+    """By name and words, so that no torch is imported: for want of a CPU's memory it raises a plain RuntimeError."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return any(words in str(error) for words in ("can't allocate memory", "out of memory", "ALLOC_FAILED"))
+
+
+def too_large(error: Exception) -> str:
+    asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGTPE]?iB)", str(error))
+    number = asked and (f"{int(asked[1]):,}" if asked[1].isdecimal() else asked[1])
+    size = f" for {number} {asked[2]} more" if asked else ""
+    return f"there is not enough memory{size}; give a smaller --batch-size, a smaller model or --stream on"
+
+
 def several(command: str) -> AbstractContextManager:
     """All processes that torchrun has started, as one."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
@@ -100,8 +130,9 @@ def several(command: str) -> AbstractContextManager:
     return joined()
 
 
-def complain(message: str) -> int:
-    if os.environ.get("RANK", "0") == "0":  # the others say the same
+def complain(message: str, alone: bool = False) -> int:
+    """`alone`: what may have happened to this process and no other."""
+    if alone or os.environ.get("RANK", "0") == "0":  # the others say the same
         print(f"muc: error: {message}", file=sys.stderr)
     return 2
 

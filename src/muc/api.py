@@ -37,7 +37,7 @@ def pretrain(
 ) -> ContrastiveModel:
     """Train the model in place on all training images but `leave_out`, and return it."""
     _check(images, model)
-    split = _split(images, leave_out)
+    split = _split(images, leave_out) if len(leave_out) else _everything(images)
     settings = recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
     return _train(model, Retrain(), images, split, settings, seed, runtime)
@@ -141,10 +141,15 @@ def _check_width(model: ContrastiveModel, images: ImageSet, runtime: Runtime) ->
         )
 
 
-def _split(images: ImageSet, forget: Sequence[int]) -> Split:
+def _everything(images: ImageSet) -> Split:
     everyone = np.arange(len(images.train))
-    split = Split(seed=0, validation=everyone[:0], retain=everyone, unlearn=everyone[:0])
-    return forget_indices(split, forget) if len(forget) else split
+    return Split(seed=0, validation=everyone[:0], retain=everyone, unlearn=everyone[:0])
+
+
+def _split(images: ImageSet, forget: Sequence[int]) -> Split:
+    if np.ndim(forget) != 1:
+        raise UserError(f"forget is {forget!r:.60}; give a list of the indices of training images")
+    return forget_indices(_everything(images), forget)
 
 
 def _train(

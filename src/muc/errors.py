@@ -24,8 +24,8 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
 
 
-class Interrupted(Exception):
-    """Ctrl-C or a termination signal arrived; what was done is saved, and `command` goes on from there."""
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or a termination signal arrived in training; of a run, what was done is saved, and `command` goes on."""
 
     def __init__(self, command: str = "") -> None:
         super().__init__(command)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from muc.cli.flags import parse, say
 from muc.config import in_range
-from muc.errors import Interrupted, UserError, check_name
+from muc.errors import UserError, check_name
 
 RUNS = Path("runs/audit-lab")
 RESULTS = Path("results/audit")
@@ -56,10 +56,7 @@ def calibrate(argv: Sequence[str]) -> None:
     prepare_folder(picture.parent)
     pairs, audits, epochs = (2, 5, 2) if flags.smoke else (flags.pairs, flags.audits, flags.epochs)
     sizes, folder = ((5, 10), f"smoke-{flags.data}") if flags.smoke else (lab.SIZES, flags.data)
-    try:
-        encoders = train_encoders(lab_settings(flags.data, epochs), 2 * pairs, flags.runs / folder)
-    except Interrupted:
-        raise Interrupted("the same muc audit calibrate") from None
+    encoders = train_encoders(lab_settings(flags.data, epochs), 2 * pairs, flags.runs / folder)
     seen = list(lab.exchanges(encoders))
     found = lab.calibrate(seen, flags.data, audits, sizes=sizes, seed=flags.seed)
     write_json(out / "calibration.json", found.to_json())
@@ -138,21 +135,18 @@ def redteam(argv: Sequence[str]) -> None:
     prepare_folder(out)
     retrained = None
     count, rounds, epochs = (1, 1, 2) if flags.smoke else (flags.encoders, flags.rounds, flags.epochs)
-    try:
-        if flags.run:
-            run = RunFolder(flags.run)
-            retrained = open_retrained(RunFolder(flags.retrained), run, runtime) if flags.retrained else None
-            swaps = [open_swap(RunFolder(flags.swap), run, runtime)] if flags.swap else []
-            chosen = [open_encoder(run, runtime)]
-            folder = flags.runs / "redteam" / flags.run.resolve().name
-        else:
-            name = f"smoke-{flags.data}" if flags.smoke else flags.data
-            found = train_encoders(lab_settings(flags.data, epochs), 2 * count, flags.runs / name)
-            opened = [open_encoder(run, runtime) for run in found]
-            chosen, swaps, folder = opened[:count], opened[count:], flags.runs / "redteam" / name
-        result = red_team(chosen, folder, rounds, flags.images, runtime, swaps, owners, checks, flags.owners, retrained)
-    except Interrupted:
-        raise Interrupted("the same muc audit redteam") from None
+    if flags.run:
+        run = RunFolder(flags.run)
+        retrained = open_retrained(RunFolder(flags.retrained), run, runtime) if flags.retrained else None
+        swaps = [open_swap(RunFolder(flags.swap), run, runtime)] if flags.swap else []
+        chosen = [open_encoder(run, runtime)]
+        folder = flags.runs / "redteam" / flags.run.resolve().name
+    else:
+        name = f"smoke-{flags.data}" if flags.smoke else flags.data
+        found = train_encoders(lab_settings(flags.data, epochs), 2 * count, flags.runs / name)
+        opened = [open_encoder(run, runtime) for run in found]
+        chosen, swaps, folder = opened[:count], opened[count:], flags.runs / "redteam" / name
+    result = red_team(chosen, folder, rounds, flags.images, runtime, swaps, owners, checks, flags.owners, retrained)
     write_json(out / "redteam.json", result.to_json())
     write_text(out / "redteam.md", markdown(result))
     for size in sizes(result):
