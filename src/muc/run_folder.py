@@ -48,7 +48,7 @@ RECORD_KEYS = ("run", "seed")  # what `identity` may need; a report checks the r
 
 
 def identity(record: dict[str, Any]) -> tuple[Any, Any]:
-    """What tells evaluation records apart: the model, wherever its run lies, and the request that it was judged on.
+    """Of what a record is: the model, wherever its run lies, and the request that it was judged on.
     Records of the first weeks have no digests; a path and a seed stand for their model."""
     model = record.get("model_sha256") or (record.get("run"), record.get("seed"))
     return model, record.get("request_sha256")

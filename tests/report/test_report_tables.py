@@ -67,10 +67,16 @@ def test_the_order_of_methods_and_settings() -> None:
     assert [t.title.split(": ")[1].split(" ·")[0] for t in found] == ["CIFAR-10"] * 2 + ["SVHN"] * 2
 
 
-@pytest.mark.parametrize("field", ["data", "algorithm", "architecture", "epochs", "forget_fraction"])
-def test_settings_are_never_mixed(field: str) -> None:
-    other = {"data": "x", "algorithm": "x", "architecture": "x", "epochs": 3, "forget_fraction": 0.3}[field]
-    made = [record("retrain"), record("finetune", **{field: other})]
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({field: "x"} for field in ("data", "algorithm", "architecture")),
+        *({"epochs": 3}, {"forget_fraction": 0.3}, {"stem_relu": False}),
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_settings_are_never_mixed(other: dict[str, Any]) -> None:
+    made = [record("retrain"), record("finetune", **other)]
     results = [t for t in all_tables(made) if t.title.startswith(("How close", "What was measured"))]
     assert [[row[0].text for row in t.rows] for t in results] == [["Retrain"], ["Fine-tune"]]
     assert "AG" not in results[1].columns
@@ -310,6 +316,16 @@ def test_records_are_told_apart_by_their_models_and_not_by_paths() -> None:
         del older["model_sha256"]
     (comparison,) = compare(made)
     assert comparison.entries[0].seeds == [0, 1]
+
+
+def test_equal_models_of_two_methods_are_two_records() -> None:
+    """ℓ1-sparsity with nothing of ℓ1 is fine-tuning."""
+    (comparison,) = compare([record(m, model_sha256="m", request_sha256="a") for m in ("finetune", "l1_sparsity")])
+    assert [entry.method for entry in comparison.entries] == ["finetune", "l1_sparsity"]
+
+
+def test_encoders_as_in_the_released_code_are_named_as_such() -> None:
+    assert "ResNet-18 without the stem's ReLU" in all_tables([record("finetune", stem_relu=False)])[0].title
 
 
 def test_a_record_without_settings_stands_beside_others() -> None:

@@ -12,7 +12,7 @@ from muc.__main__ import main
 from muc.reproduce import RECIPES, find_recipe, white_box
 from muc.reproduce.recipe import Options, Step, carry_out
 from muc.reproduce.time_memory import TimeMemory, tabulate
-from muc.reproduce.trial import JUDGING_SECONDS, START_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, JUDGING_SECONDS, START_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.storage import write_json
@@ -222,7 +222,51 @@ def test_the_released_codes_reading_has_encoders_and_runs_of_its_own(
     assert "pretrain cifar10-moco-resnet18-800epochs-seed0-compat" in capsys.readouterr().err
     recipe = str(Path(__file__).parents[2] / "recipes" / "cifar10-10-moco-200epochs.json")
     assert main(["reproduce", "cifar10-10", *flags, "--recipe", recipe]) == 2
-    assert "--recipe gives AC with its own reading" in capsys.readouterr().err
+    assert "--recipe says for which reading its settings were chosen" in capsys.readouterr().err
+
+
+def test_settings_that_were_chosen_for_the_released_codes_encoders_serve_such_encoders(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    flags = ["--algorithms", "moco", "--seeds", "0", "--methods", AC, *SMOKE]
+    searched = ["cifar10-10", *flags, "--reading", "compat", "--search", "2", "--out", str(tmp_path / "searched")]
+    assert main(["reproduce", *searched]) == 0
+    recipe = ["--recipe", str(tmp_path / "searched" / "cifar10-10-compat" / "recipe.json")]
+    assert main(["reproduce", "cifar10-10", *flags, *recipe, "--out", str(tmp_path / "given")]) == 0
+    (encoder,) = (tmp_path / "given" / "runs").glob("*-compat")
+    assert not opening.pretraining_of(RunFolder(encoder)).model.stem_relu
+    assert "as in the paper's released code" in (tmp_path / "given" / "cifar10-10-compat" / "tables.md").read_text()
+    capsys.readouterr()
+    assert main(["reproduce", "ablation", *SMOKE, *recipe, "--out", str(tmp_path / "refused")]) == 2
+    assert "--recipe holds settings for --reading compat, in which ablation is not made" in capsys.readouterr().err
+    both = [*recipe, str(Path(__file__).parents[2] / "recipes" / "cifar10-10-moco-200epochs.json")]
+    assert main(["reproduce", "cifar10-10", *flags, *both, "--out", str(tmp_path / "refused")]) == 2
+    assert "--recipe has settings of both readings" in capsys.readouterr().err
+    assert not (tmp_path / "refused").exists()
+
+
+def test_what_is_said_without_the_searched_seed_is_the_gap_that_was_searched_by() -> None:
+    records = [
+        {
+            "run": f"{method}{seed}",
+            "method": method,
+            "seed": seed,
+            "data": "cifar10",
+            "algorithm": "moco",
+            "architecture": "resnet18",
+            "epochs": 800,
+            "forget_fraction": 0.1,
+            "metrics": {**dict.fromkeys(("RA", "TA", "UA", "CMIA"), 80.0), "EMIA": emia, "unlearn_AUC": auc},
+        }
+        for seed in (0, 1)
+        for method, emia, auc in (("retrain", 50.0, 0.50), ("finetune", 51.0, 0.58), ("neggrad", 60.0, 0.52))
+    ]
+    (said,) = white_box.without_first_seed(records, Options(seeds=(0, 1), search=2, criterion="AG_auc"))
+    assert said.startswith("Without seed 0, AG auc (")
+    assert said.endswith("NegGrad 0.50, Fine-tune 2.00.")
+    (said,) = white_box.without_first_seed(records, Options(seeds=(0, 1), search=2))
+    assert said.endswith("Fine-tune 0.20, NegGrad 2.00.")
+    assert not white_box.without_first_seed(records, Options(seeds=(0, 1)))
 
 
 UNREAD = {

@@ -95,12 +95,12 @@ def report(argv: Sequence[str]) -> None:
     about = "One page with tables and figures of evaluated runs, and the tables as Markdown and LaTeX."
     flags = parse(Report, argv, "report", about, "muc report runs/moco-* --out report")
     from muc.report import write_report
+    from muc.report.group import key_of
     from muc.report.sources import check_out, records_at
-    from muc.run_folder import identity
 
     check_out(flags.out)
     records = [record for path in existing(flags.runs) for record in records_at(path)]
-    unique = list({identity(r): r for r in records}.values())
+    unique = list({key_of(r): r for r in records}.values())
     print(write_report(unique, flags.out, flags.title))
 
 

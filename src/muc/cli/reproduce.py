@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -11,6 +11,7 @@ from muc import config
 from muc.cli.flags import RuntimeFlags, parse, say
 from muc.errors import UserError, check_name
 from muc.methods import METHODS
+from muc.methods.alignment_calibration import Reading
 from muc.reproduce import RECIPES, find_recipe
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Reproduce:
     criterion: str | None = None
     """Choose among the trials of --search by this gap instead of AG: AG_auc or AG_classifier. The table goes to
     OUT/NAME-by-CRITERION."""
-    reading: Literal["equations", "compat"] | None = None
+    reading: Reading | None = None
     """compat: encoders and Alignment Calibration as in the paper's released code, not as in its equations. The table
     goes to OUT/NAME-compat."""
     recipe: tuple[Path, ...] = ()
@@ -77,6 +78,7 @@ def reproduce(argv: Sequence[str]) -> None:
     notes = check_read(recipes, flags)
     check_values(flags)
     chosen = read_choices(flags.recipe)
+    check_reading(recipes, chosen)
     wanted = {name: wanted_of(flags, recipe, chosen) for name, recipe in recipes.items()}
     folders = {name: folder_of(name, options) for name, options in wanted.items()}
     if not flags.dry_run:
@@ -112,11 +114,20 @@ def check_values(flags: Reproduce) -> None:
     if flags.recipe and flags.search is not None:
         raise UserError("--recipe gives the settings that --search would look for; leave one of them out")
     if flags.recipe and flags.reading is not None:
-        raise UserError("--recipe gives AC with its own reading; leave --reading out")
+        raise UserError("--recipe says for which reading its settings were chosen; leave --reading out")
     if flags.criterion is not None:
         check_name("criterion", flags.criterion, CRITERIA)
         if (flags.search or 1) == 1:
             raise UserError(f"--criterion {flags.criterion} chooses among trials, and there are none; add --search 4")
+
+
+def check_reading(recipes: "dict[str, Recipe]", chosen: "tuple[Choice, ...]") -> None:
+    """Settings that were chosen for encoders of the released code are for such encoders."""
+    for name, recipe in recipes.items():
+        if any(c.reading == "compat" for c in chosen) and "recipe" in recipe.reads and "reading" not in recipe.reads:
+            raise UserError(
+                f"--recipe holds settings for --reading compat, in which {name} is not made; give settings of the other"
+            )
 
 
 def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") -> "Options":
@@ -127,7 +138,7 @@ def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") 
         return (getattr(flags, option) if option in recipe.reads else None) or otherwise
 
     usual = min(recipe.search, 2) if flags.smoke else recipe.search
-    methods = read("methods", recipe.default_methods)
+    methods, given = read("methods", recipe.default_methods), read("recipe", ()) and chosen
     return Options(
         out=flags.out or (REPRODUCED / "smoke" if flags.smoke else REPRODUCED),
         seeds=read("seeds", recipe.seeds[: 1 if flags.smoke else None]),
@@ -136,10 +147,10 @@ def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") 
         algorithms=read("algorithms", ()),
         search=1 if flags.recipe else read("search", usual),
         criterion=read("criterion", Options.criterion),
-        reading=read("reading", Options.reading),
+        reading=given[0].reading if given else read("reading", Options.reading),
         smoke=flags.smoke,
         runtime=flags.runtime,
-        chosen=read("recipe", ()) and chosen,
+        chosen=given,
     )
 
 

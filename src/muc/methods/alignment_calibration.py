@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from muc.config import in_range
 from muc.errors import UserError
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from muc.models import Batch, Contrast, ContrastiveModel
+
+Reading: TypeAlias = Literal["equations", "compat"]
+"""Of the paper: as it is printed, or as its released code has it."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class AlignmentCalibration(Method):
     """The same in the units the paper prints, a weight of the raw cosine; used unless beta is given."""
     gamma: float = 1.0
     """Performance preserving: keeps the images to forget apart from all others."""
-    reading: Literal["equations", "compat"] = "equations"
+    reading: Reading = "equations"
     """compat repeats the released code: swapped second views (alpha = gamma = 1), raw-cosine beta, mean over D."""
 
     def __post_init__(self) -> None:

@@ -2,11 +2,12 @@
 CLIP stand here, and those for the embedded sets, which need larger steps."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from muc.config import EMBEDDED_SETS
 from muc.errors import check_name
 from muc.methods import METHODS, AlignmentCalibration, Method, Range
+from muc.methods.alignment_calibration import Reading
 
 TIED = "="  # joins the names of hyper-parameters that are searched as one
 
@@ -91,9 +92,7 @@ def rate_unit(method: Method, fraction: float) -> float:
     return 1.0 if over_all else 1 - fraction
 
 
-def paper_method(
-    name: str, data: str, algorithm: str, fraction: float, reading: Literal["equations", "compat"] = "equations"
-) -> Method:
+def paper_method(name: str, data: str, algorithm: str, fraction: float, reading: Reading = "equations") -> Method:
     """The method with the paper's values for requests of such a share, where it has others than the defaults."""
     method = default_method(name, data, algorithm)
     if isinstance(method, AlignmentCalibration):

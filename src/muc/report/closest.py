@@ -2,13 +2,14 @@
 
 from muc.report.group import Comparison, Entry, Stat
 from muc.report.held_out import held_out_order
-from muc.report.noise import Noise, lead_of, led
+from muc.report.noise import Noise, lead_of, led, pairs_among
 from muc.report.ranks import at_place, ranks
 from muc.report.tables import number
 from muc.report.words import entry_name, listing, method_name, points, seed_count
 
 AS_CLOSE = 0.05  # points of AG that make no difference, where no second Retrain tells what chance makes of it
 LITTLE = 0.05  # an AUC difference below this is little to forget
+FOR_ALL = ", for all pairs of methods together"
 
 
 def who_came_closest(c: Comparison, noise: Noise | None) -> list[str]:
@@ -76,7 +77,7 @@ def as_close(c: Comparison) -> Stat | None:
         return None
     if untouched.mean - best.mean <= AS_CLOSE:
         return untouched
-    lead, aucs = lead_of(ranked[0], original), unlearn_aucs(c)
+    lead, aucs = lead_of(ranked[0], original, among=len(ranked)), unlearn_aucs(c)
     little = aucs is not None and aucs[0].mean - aucs[1].mean < LITTLE
     return untouched if little and lead is not None and not lead.clear else None
 
@@ -112,7 +113,8 @@ def _runner_up(c: Comparison) -> list[str]:
     if not following:
         return []
     first, second = tied[0], following[0]
-    gap, lead = second.gap("AG"), lead_of(first, second)
+    pairs = pairs_among(c.ranked())
+    gap, lead = second.gap("AG"), lead_of(first, second, among=pairs)
     assert gap is not None
     if len(following) > 1:
         return [f"Next are {names_of(following)}, tied at {gap_text(following)}."]
@@ -121,7 +123,8 @@ def _runner_up(c: Comparison) -> list[str]:
     text = f"Next is {entry_name(second)} at {number(gap, 2)}."
     if lead is None:
         return [text, "With one common seed the order of the two may be chance."]
-    interval = f"{points(lead.mean)} points (95 % interval {points(lead.low)} to {points(lead.high)})"
+    held = f"95 % interval{FOR_ALL if pairs > 1 else ''}"
+    interval = f"{points(lead.mean)} points ({held}: {points(lead.low)} to {points(lead.high)})"
     if lead.clear:
         return [text, f"The lead of {interval} holds over the {lead.seeds} seeds."]
     return [text, f"The lead of {interval} is within the noise: {lead.seeds} seeds do not tell these two apart."]
@@ -150,8 +153,8 @@ def seed_by_seed(c: Comparison, average: str = "AG") -> list[str]:
         return []
     (clear, unclear), first = found, entry_name(c.ranked(average)[0])
     if not clear:
-        return [f"Seed by seed {first} cannot be told from any other (95 % intervals)."]
-    text = f"Seed by seed {first} is closer than {names_of(clear)} by more than chance (95 % intervals, each by itself)"
+        return [f"Seed by seed {first} cannot be told from any other (95 % intervals{FOR_ALL})."]
+    text = f"Seed by seed {first} is closer than {names_of(clear)} by more than chance (95 % intervals{FOR_ALL})"
     return [f"{text}; not so than {names_of(unclear)}." if unclear else f"{text}."]
 
 

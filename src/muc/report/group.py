@@ -47,6 +47,8 @@ class Setting:
     architecture: str
     epochs: int
     forget_fraction: float
+    stem_relu: bool = True
+    """False in encoders of the paper's released code. Records before 2026-11-19 do not say, and none was without."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,15 @@ def compare(records: list[Record]) -> list[Comparison]:
     grouped: dict[Setting, dict[Any, Record]] = defaultdict(dict)
     for record in records:
         check(record)
-        setting = Setting(**{f.name: record[f.name] for f in fields(Setting)})
-        # A model that was evaluated again counts once; the original is judged on every request.
-        grouped[setting][identity(record)] = record
+        setting = Setting(**{f.name: record[f.name] for f in fields(Setting) if f.name in record})
+        grouped[setting][key_of(record)] = record
     return [Comparison(setting, _entries(list(found.values()))) for setting, found in grouped.items()]
+
+
+def key_of(record: Record) -> Any:
+    """What tells records apart: a model that was evaluated again counts once, and the original is judged on every
+    request. Equal models can come from two methods: ℓ1-sparsity with nothing of ℓ1 is fine-tuning."""
+    return record.get("method"), repr(record.get("method_settings")), *identity(record)
 
 
 def check(record: Record) -> None:

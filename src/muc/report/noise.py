@@ -43,7 +43,7 @@ def noise_of(comparison: Comparison) -> Noise | None:
 
 @dataclass(frozen=True)
 class Lead:
-    """By how much the AG of one entry is below another's, seed by seed, with the 95 % interval of the mean."""
+    """By how much the AG of one entry is below another's, seed by seed, with a 95 % interval of the mean."""
 
     mean: float
     low: float
@@ -55,13 +55,17 @@ class Lead:
         return self.low > 0
 
 
-def lead_of(first: Entry, second: Entry, average: str = "AG") -> Lead | None:
-    """None with fewer than two common seeds: then nothing is known about chance."""
+def lead_of(first: Entry, second: Entry, average: str = "AG", among: int = 1) -> Lead | None:
+    """None with fewer than two common seeds: then nothing is known about chance.
+
+    The interval holds together with those of all comparisons `among` which this one was chosen (Bonferroni): who is
+    closest was found out from the same seeds, and among methods that are all alike somebody always is.
+    """
     a, b = _average_gaps(first, average), _average_gaps(second, average)
     found = stat(b[seed] - a[seed] for seed in a.keys() & b.keys())
     if found is None or found.sd is None:
         return None
-    half = float(t.ppf(0.975, found.n - 1)) * found.sd / found.n**0.5
+    half = float(t.ppf(1 - 0.025 / among, found.n - 1)) * found.sd / found.n**0.5
     return Lead(found.mean, found.mean - half, found.mean + half, found.n)
 
 
@@ -70,10 +74,15 @@ def _average_gaps(entry: Entry, average: str) -> dict[object, float]:
 
 
 def led(comparison: Comparison, average: str = "AG") -> tuple[list[Entry], list[Entry]] | None:
-    """The methods that the closest one leads by more than chance, each comparison by itself, and those of which that
-    cannot be said. None where nobody is closest alone, or nothing is known about chance."""
+    """The methods that the closest one leads by more than chance, and those of which that cannot be said. None where
+    nobody is closest alone, or nothing is known about chance."""
     ranked = comparison.ranked(average)
-    leads = [(e, lead_of(ranked[0], e, average)) for e in ranked[1:]]
+    leads = [(e, lead_of(ranked[0], e, average, pairs_among(ranked))) for e in ranked[1:]]
     if not leads or any(lead is None for _, lead in leads) or len(at_place(comparison, 1, average)) > 1:
         return None
     return [e for e, lead in leads if lead and lead.clear], [e for e, lead in leads if lead and not lead.clear]
+
+
+def pairs_among(ranked: list[Entry]) -> int:
+    """All that could have been the closest and the one it is compared with."""
+    return len(ranked) * (len(ranked) - 1) // 2

@@ -131,7 +131,7 @@ def setting_name(setting: Setting) -> str:
     parts = [
         DATA.get(setting.data, setting.data),
         ALGORITHMS.get(setting.algorithm, setting.algorithm),
-        architecture_name(setting.architecture),
+        architecture_name(setting.architecture) + ("" if setting.stem_relu else " without the stem's ReLU"),
         f"{setting.epochs} epochs",
         f"{percent(setting.forget_fraction)} to forget",
     ]

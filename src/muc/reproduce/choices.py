@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from muc import config, opening
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
+from muc.methods.alignment_calibration import Reading
 from muc.recipes import recipe
 from muc.restoring import restore
 from muc.run_folder import RunFolder
@@ -33,6 +34,8 @@ class Choice:
     method: Method
     epochs: int | None = None
     """Of those encoders. Settings may be taken for others, but not in silence."""
+    reading: Reading = "equations"
+    """Of the paper, in which those encoders and AC were made."""
 
 
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
@@ -59,6 +62,7 @@ def evidence(trial: "Trial", name: str) -> dict[str, Any]:
     return {
         **dict(zip(WHERE, values, strict=True)),
         "epochs": s.optimisation.epochs,
+        "reading": trial.options.reading,
         "seed": s.seed,
         "encoder_sha256": trial.encoder.result()["model_sha256"],
         "method": settings_of(chosen.path),
@@ -105,6 +109,7 @@ def _read(entry: Any) -> Choice:
         forget_fraction=fraction,
         method=restore(kind, method, "its method", defaults=True),
         epochs=None if epochs is None else int(epochs),
+        reading=cast(Reading, check_name("reading", str(entry.get("reading", "equations")), get_args(Reading))),
     )
 
 
@@ -121,6 +126,8 @@ def of_other_epochs(chosen: Iterable[Choice], asked: int | None) -> list[str]:
 
 def _refuse_contradictions(found: list[Choice]) -> None:
     """Two values for the same thing: one of them would not be run."""
+    if len({choice.reading for choice in found}) > 1:
+        raise UserError("--recipe has settings of both readings, equations and compat; give those of one at a time")
     kept: dict[Any, Choice] = {}
     for choice in found:
         key = (*(getattr(choice, name) for name in WHERE), type(choice.method))

@@ -25,6 +25,7 @@ from muc.run_folder import RunFolder
 TRAININGS = (1, 2)
 """Beside the table's Retrain; added to a thousand, so that they are seeds of nothing else."""
 BEYOND = "EMIA beyond held-out"
+LABELS = {AUC: "AUC of images to forget"}
 DIGITS = {**dict.fromkeys(METRICS, 2), AUC: 4, BEYOND: 2, "FS": 4}
 """What is compared."""
 
@@ -52,8 +53,9 @@ class NoiseFloor(Recipe):
         table = tabulate(records)
         said = [
             f"{len(TRAININGS) + 1} Retrains of the same request, which differ in their initial weights, the order of "
-            "images and the views. A method that is no further from its Retrain than they are from each other cannot "
-            "be told from exact unlearning.",
+            "images and the views. A method that is no further from its Retrain than they are from each other is as "
+            "close as another training would be. A gap that goes the same way in every seed can still be more than "
+            "chance.",
         ]
         environments = [record["env"] for own in records for record in own]
         return write_sheet(Sheet(self.heading(options), said, found, environments, [table]), out), [table]
@@ -110,7 +112,7 @@ def tabulate(trials: list[list[Record]]) -> Table:
     pairs = [pair for own in metrics for pair in combinations(own, 2)]
     rows = [
         (
-            Cell(name),
+            Cell(LABELS.get(name, name)),
             Cell(number(stat(m[name] for own in metrics for m in own), digits)),
             Cell(number(stat(abs(a[name] - b[name]) for a, b in pairs), digits)),
         )
@@ -123,8 +125,8 @@ def tabulate(trials: list[list[Record]]) -> Table:
     ]
     return Table(
         title="Retrains of one request",
-        caption=f"Over {seed_count(len(trials))} (requests), {len(metrics[0])} trainings each: mean ± SD over all, and "
-        "mean ± SD over pairs of trainings of one request of how far they are apart.",
+        caption=f"Over {seed_count(len(trials))}, one request each, {len(metrics[0])} trainings a request: mean ± SD "
+        "over all, and mean ± SD over pairs of trainings of one request of how far they are apart.",
         columns=("Metric", "Value", "Apart"),
         rows=tuple(rows),
     )

@@ -81,7 +81,7 @@ def tabulate(trials: list[dict[str, Any]]) -> Table:
         title=f"Alignment of Retrain minus that of each method: {trials[0]['setting']}",
         caption=f"Mean over all pairs of {n['unlearn']:,} images to forget and of {n['test']:,} test images, one pair "
         f"of views each, over {seed_count(len(trials))}. Where the columns of images to forget and of test images "
-        "differ, these can be told apart.",
+        "differ by more than chance (which is not tested here), these can be told apart.",
         columns=(
             "Method",
             "Different images: to forget",

@@ -4,11 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from muc import config
 from muc.errors import UserError
 from muc.methods import PAPER_METHODS
+from muc.methods.alignment_calibration import Reading
 from muc.progress import clock
 from muc.report.cells import Table
 from muc.report.words import listing
@@ -38,7 +39,7 @@ class Options:
     """Settings tried for each method, on the first seed alone; the winner serves the others."""
     criterion: str = "AG"
     """The gap by which the best of a search's trials is chosen."""
-    reading: Literal["equations", "compat"] = "equations"
+    reading: Reading = "equations"
     """compat: encoders and AC as in the paper's released code."""
     smoke: bool = False
     runtime: config.Runtime | None = None
