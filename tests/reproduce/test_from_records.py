@@ -20,6 +20,7 @@ from muc.reproduce.from_records import Found, FromRecords, errata
 from muc.reproduce.recipe import Options, carry_out
 from muc.reproduce.scores import Score
 from muc.reproduce.trial import Trial, encoder_settings
+from muc.reproduce.white_box import without_first_seed
 from muc.run_folder import RunFolder
 from muc.storage import write_json
 
@@ -66,6 +67,23 @@ def by_seed(method: str, *names: str) -> list[float]:
         fmean(abs(mine[i] - exact[i]) for i in places)
         for mine, exact in zip(VALUES[method], VALUES["retrain"], strict=True)
     ]
+
+
+def test_what_is_said_without_the_searched_seed_is_the_gap_that_was_searched_by() -> None:
+    same = dict.fromkeys(METRICS, 80.0)
+    values = (("retrain", 50.0, 0.50), ("finetune", 51.0, 0.58), ("neggrad", 60.0, 0.52))
+    records = [
+        {**record("retrain", 0), "method": method, "seed": seed, "run": f"{method}{seed}"}
+        | {"metrics": {**same, "EMIA": emia, "unlearn_AUC": auc}}
+        for seed in (0, 1)
+        for method, emia, auc in values
+    ]
+    (said,) = without_first_seed(records, Options(seeds=(0, 1), search=2, criterion="AG_auc"))
+    assert said.startswith("Without seed 0, AG auc (")
+    assert said.endswith("NegGrad 0.50, Fine-tune 2.00.")
+    (said,) = without_first_seed(records, Options(seeds=(0, 1), search=2))
+    assert said.endswith("Fine-tune 0.20, NegGrad 2.00.")
+    assert not without_first_seed(records, Options(seeds=(0, 1)))
 
 
 def test_forgetting_scores_and_their_gaps() -> None:

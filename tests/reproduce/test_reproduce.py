@@ -245,30 +245,6 @@ def test_settings_that_were_chosen_for_the_released_codes_encoders_serve_such_en
     assert not (tmp_path / "refused").exists()
 
 
-def test_what_is_said_without_the_searched_seed_is_the_gap_that_was_searched_by() -> None:
-    records = [
-        {
-            "run": f"{method}{seed}",
-            "method": method,
-            "seed": seed,
-            "data": "cifar10",
-            "algorithm": "moco",
-            "architecture": "resnet18",
-            "epochs": 800,
-            "forget_fraction": 0.1,
-            "metrics": {**dict.fromkeys(("RA", "TA", "UA", "CMIA"), 80.0), "EMIA": emia, "unlearn_AUC": auc},
-        }
-        for seed in (0, 1)
-        for method, emia, auc in (("retrain", 50.0, 0.50), ("finetune", 51.0, 0.58), ("neggrad", 60.0, 0.52))
-    ]
-    (said,) = white_box.without_first_seed(records, Options(seeds=(0, 1), search=2, criterion="AG_auc"))
-    assert said.startswith("Without seed 0, AG auc (")
-    assert said.endswith("NegGrad 0.50, Fine-tune 2.00.")
-    (said,) = white_box.without_first_seed(records, Options(seeds=(0, 1), search=2))
-    assert said.endswith("Fine-tune 0.20, NegGrad 2.00.")
-    assert not white_box.without_first_seed(records, Options(seeds=(0, 1)))
-
-
 UNREAD = {
     "t-tests": ("seeds", "methods", "search"),
     "time-memory": ("seeds", "epochs", "search", "recipe"),
