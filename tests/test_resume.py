@@ -199,6 +199,20 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(tmp_path: Path) -> None:
     assert_same_bits(run, whole)
 
 
+@pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_demo_that_is_stopped_leaves_nobody_behind(tmp_path: Path, with_signal: signal.Signals) -> None:
+    """The signal reaches the first process alone, as from a service's manager; its workers end with it."""
+    out = tmp_path / "my demo"
+    argv = ["demo", "--seeds", "2", "--epochs", "3000", "--out", str(out)]
+    said = stop(argv, out / "seed0" / "pretrain", with_signal)
+    assert said.splitlines()[-1] == f"muc: stopped; nothing is lost. Go on with: {shlex.join(['muc', *argv])}"
+    assert "Traceback" not in said
+    for folder in out.glob("seed*/pretrain"):
+        hold = storage.Hold(folder)
+        hold.take()  # refused where somebody works there still
+        hold.leave()
+
+
 @contextmanager
 def impatience() -> Generator[Callable[[], bool]]:
     """Stands in for train.interrupts: as if Ctrl-C came during every single step."""

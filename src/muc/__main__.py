@@ -4,9 +4,11 @@ import errno
 import os
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         command = find_command(arguments[0])
-        with several(arguments[0]):
+        with ended_like_interrupted(), several(arguments[0]):
             command(arguments[1:])
     except UserError as error:
         return complain(str(error))
@@ -96,6 +98,21 @@ def find_command(name: str) -> Callable[[Sequence[str]], None]:
     # Before torch is loaded: OpenMP threads that spin while idle make a busy machine many times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return getattr(import_module(module), function)
+
+
+@contextmanager
+def ended_like_interrupted() -> Generator[None]:
+    """What asks a process to end, and a terminal that closes, are as Ctrl-C: one line says how to go on. (Not where
+    somebody chose otherwise, such as nohup.)"""
+    alone = threading.current_thread() is threading.main_thread()
+    kinds = [kind for kind in (signal.SIGTERM, signal.SIGHUP) if alone and signal.getsignal(kind) == signal.SIG_DFL]
+    for kind in kinds:
+        signal.signal(kind, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            signal.signal(kind, signal.SIG_DFL)
 
 
 def how_to_go_on(stop: KeyboardInterrupt, arguments: Sequence[str]) -> str:
@@ -132,7 +149,7 @@ def several(command: str) -> AbstractContextManager:
 
 def complain(message: str, alone: bool = False) -> int:
     """`alone`: what may have happened to this process and no other."""
-    if alone or os.environ.get("RANK", "0") == "0":  # the others say the same
+    if alone or os.environ.get("RANK", "0") == "0":  # the others nearly always say the same
         print(f"muc: error: {message}", file=sys.stderr)
     return 2
 

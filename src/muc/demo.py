@@ -7,7 +7,8 @@ import io
 import multiprocessing
 import os
 from collections.abc import Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,16 +71,35 @@ def check_same(trial: Path, settings: config.Pretraining) -> None:
 
 
 def run_trials(trials: dict[Path, config.Pretraining]) -> list[dict[str, Any]]:
-    """All side by side; the first that fails stops the others, and what they have saved stays. -> their records"""
+    """All side by side; what ends one of them, or this process, ends all, and what they have saved stays. -> records"""
     workers = min(len(trials), len(os.sched_getaffinity(0)))
     # Fresh processes: torch does not survive a fork of a process that has used its threads.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), silence) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), begin_worker) as pool:
         try:
-            return watch(pool, workers, trials)
-        except Exception:  # Ctrl-C has reached the others without this
+            return watch(pool, trials)
+        except BaseException as error:
             for worker in multiprocessing.active_children():
-                worker.kill()  # an idle one that is asked to end may die with the lock that the others wait for
+                worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise UserError(
+                    "a trial's process was killed, perhaps for want of memory; nothing is lost: run the same command "
+                    "again, with fewer --seeds if need be"
+                ) from None
             raise
+
+
+def begin_worker() -> None:
+    """A session of its own: Ctrl-C in a terminal reaches the first process alone, which tells the others once."""
+    os.setsid()
+    silence()
+
+
+def work(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
+    """A trial in a process of the pool."""
+    try:
+        return run_trial(settings, out)
+    except KeyboardInterrupt:  # all is saved
+        os._exit(1)  # back in the pool it might wait for ever, for a lock with which another was ended
 
 
 def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
@@ -148,20 +168,17 @@ def png_of(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def watch(pool: ProcessPoolExecutor, workers: int, trials: dict[Path, config.Pretraining]) -> list[dict[str, Any]]:
+def watch(pool: ProcessPoolExecutor, trials: dict[Path, config.Pretraining]) -> list[dict[str, Any]]:
     """Give out the trials and show the epochs done over all of them. -> their records, in order"""
     settings = next(iter(trials.values()))
     epochs = settings.optimisation.epochs
     used = (method_for(name, settings) for name in usual_methods(settings.model.algorithm))
     per_trial = epochs + sum(method.epochs or epochs for method in used)
-    waiting, running, jobs = list(trials), set[Future](), list[Future]()
+    jobs = [pool.submit(work, own, trial) for trial, own in trials.items()]
+    running = set(jobs)
     with meter(f"{len(trials)} trials", len(trials) * per_trial) as progress:
         progress.start_at(epochs_done(trials))
-        while waiting or running:
-            while waiting and len(running) < workers:  # one more would begin when Ctrl-C has ended these
-                trial = waiting.pop(0)
-                jobs.append(pool.submit(run_trial, trials[trial], trial))
-                running.add(jobs[-1])
+        while running:
             ended, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
             for job in ended:
                 job.result()

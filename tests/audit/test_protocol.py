@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 import signal
 import stat
 import tracemalloc
@@ -943,12 +944,13 @@ def test_the_commands_lead_from_images_to_a_verified_verdict(
 def test_a_collection_that_is_terminated_says_how_it_goes_on(
     folder: AuditFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    adapter = tmp_path / "adapter.py"
+    adapter = tmp_path / "my adapter.py"
     stop = "import os, signal\ndef embed(pngs, model): os.kill(os.getpid(), signal.SIGTERM)\n"
     adapter.write_text("SIZE = 8\n" + stop)
     before = signal.getsignal(signal.SIGTERM)
     assert run("collect", folder, "--adapter", adapter, "--model", "before") == 130
-    assert "nothing is lost. Go on with: the same muc audit collect" in capsys.readouterr().err
+    again = shlex.join(["muc", "audit", "collect", str(folder), "--adapter", str(adapter), "--model", "before"])
+    assert f"nothing is lost. Go on with: {again}\n" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
 
 

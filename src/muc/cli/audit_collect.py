@@ -1,10 +1,9 @@
 """muc audit collect: ask the models, wherever they are."""
 
 import os
-import signal
-import threading
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -51,7 +50,6 @@ def collect(argv: Sequence[str]) -> None:
     paths = moved_images(folder, flags.images) if flags.images else None
     with ExitStack() as resources:
         endpoint = endpoint_of(flags, resources)
-        resources.enter_context(terminated_like_interrupted())
         phases = PHASES if flags.model is None else (flags.model,)
         try:
             collecting.check_endpoint(folder, phases, endpoint)
@@ -62,28 +60,23 @@ def collect(argv: Sequence[str]) -> None:
 
                 collecting.collect(folder, phase, endpoint, paths, report)
         except KeyboardInterrupt:
-            raise Interrupted("the same muc audit collect") from None
+            raise Interrupted(command(flags, flags.model)) from None
     left = [phase for phase in PHASES if not any(folder.answers.glob(f"{phase}-*.json"))]
     if not left:
-        say(f"next: muc audit verdict {folder}")
+        say(f"next: {shlex.join(['muc', 'audit', 'verdict', str(folder)])}")
         return
-    asked = {"endpoint": flags.endpoint, "adapter": flags.adapter, "run": flags.run, "before": flags.before}
-    same = " ".join(f"--{way} {where}" for way, where in asked.items() if where is not None)
     when = "when the deletion is done, " if left == ["after"] else ""
-    say(f"next: {when}muc audit collect {folder} {same} --model {left[0]}")
+    say(f"next: {when}{command(flags, left[0])}")
 
 
-@contextmanager
-def terminated_like_interrupted() -> Generator[None]:
-    """SIGTERM as Ctrl-C: what was answered is on disk, and one line says how to go on."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def command(flags: Collect, model: str | None) -> str:
+    """To ask in the same way. A key that was typed is not repeated."""
+    ways = ("endpoint", "key_file", "adapter", "run", "before")
+    asked = {way: str(where) for way in ways if (where := getattr(flags, way)) is not None}
+    asked |= {"model": model} if model else {}
+    words = [word for way, where in asked.items() for word in (f"--{way.replace('_', '-')}", where)]
+    images = ["--images", *map(str, flags.images)] if flags.images else []
+    return shlex.join(["muc", "audit", "collect", str(flags.audit), *words, *images])
 
 
 def endpoint_of(flags: Collect, resources: ExitStack) -> "Endpoint":
