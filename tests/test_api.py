@@ -154,14 +154,21 @@ def test_ctrl_c_is_a_keyboard_interrupt(images: ImageSet, monkeypatch: pytest.Mo
         (5, "forget is 5; give a list of the indices"),
         ("all", "forget is 'all'; give a list of the indices"),
         ([[1, 2]], r"forget is \[\[1, 2\]\]; give a list of the indices"),
+        ([[1], [2, 3]], r"forget is \[\[1\], \[2, 3\]\]; give a list of the indices"),
     ],
-    ids=["empty", "empty array", "none", "number", "text", "table"],
+    ids=["empty", "empty array", "none", "number", "text", "table", "ragged"],
 )
 def test_a_request_for_nothing_is_one_sentence(images: ImageSet, forget: Any, words: str) -> None:
     model = own_model("simclr")
     for work in (lambda: muc.unlearn(model, images, forget), lambda: muc.evaluate(model, model, images, forget)):
         with pytest.raises(muc.UserError, match=words):
             work()
+
+
+@pytest.mark.parametrize("rows", [None, 5, "all", [[1], [2, 3]], np.zeros((0, 3))], ids=str)
+def test_what_is_left_out_is_a_list(images: ImageSet, rows: Any) -> None:
+    with pytest.raises(muc.UserError, match=r"leave_out is .*; give a list of the indices of training images"):
+        muc.pretrain(own_model("simclr"), images, QUICK, leave_out=rows)
 
 
 def test_a_name_is_no_method(images: ImageSet) -> None:

@@ -22,7 +22,7 @@ from muc.__main__ import COMMANDS, main
 from muc.cli.flags import peek
 from muc.cli.training import recipe_of
 from muc.errors import Interrupted
-from muc.run_folder import CONFIG_KEYS, RunFolder
+from muc.run_folder import RunFolder
 from muc.storage import read_json, write_json
 
 TINY = ("--data", "digits", "--train-limit", "40", "--batch-size", "20", "--epochs", "1", "--threads", "1")
@@ -484,10 +484,20 @@ def test_weights_of_another_architecture_are_refused(
             lambda values: values["pretraining"]["optimisation"].update(epochs="ten"),
             "pretraining: 'optimisation.epochs' is 'ten'; expected a whole number",
         ),
-        (lambda values: values.update(pretraining=[]), "config.json: pretraining is []; expected an object"),
+        (lambda values: values.update(pretraining=[]), "config.json: 'pretraining' is []; expected an object"),
         (lambda values: values.pop("pretraining"), "config.json has no 'pretraining'"),
+        (
+            lambda values: values["pretraining"]["optimisation"].update(epochs=-1),
+            "config.json: pretraining: epochs is -1; give a number",
+        ),
+        (lambda values: values.update(seed="x"), "config.json: 'seed' is 'x'; expected a whole number"),
+        (lambda values: values.update(seed=None), "config.json: 'seed' is None; expected a whole number"),
+        (lambda values: values.update(kind="guess"), "config.json: 'kind' is 'guess'; expected one of pretrain,"),
+        (lambda values: values.update(ancestry=5), "config.json: 'ancestry' is 5; expected a list"),
+        (lambda values: values.update(method=5), "config.json: 'method' is 5; expected an object"),
+        (lambda values: values.update(parent={"path": 5}), "config.json: 'parent.path' is 5; expected a text"),
     ],
-    ids=["architecture", "newer", "type", "list", "missing"],
+    ids=["architecture", "newer", "type", "list", "missing", "range", "seed", "null", "kind", "past", "how", "whence"],
 )
 def test_a_damaged_config_is_one_sentence(
     complaint: Callable[..., str], copied: Path, damage: Callable[[dict[str, Any]], Any], words: str
@@ -569,7 +579,7 @@ def test_a_terminal_without_a_letter_shows_another(
 def test_defaults_are_those_of_the_run_and_not_of_the_one_that_is_replaced(tmp_path: Path) -> None:
     for name, data, algorithm in (("old", "glyphs", "simclr"), ("clip", "glyph-pairs", "clip")):
         settings = {"pretraining": {"data": {"name": data}, "model": {"algorithm": algorithm}}}
-        others = {"format_version": 1, **dict.fromkeys(CONFIG_KEYS, "")}
+        others = {"format_version": 1, "seed": 0, "data_sha256": "", "ancestry": [], "runtime": {}}
         write_json(tmp_path / name / "config.json", {**others, "kind": "pretrain", **settings})
     old, clip = str(tmp_path / "old"), str(tmp_path / "clip")
     for flags in (["--out", old, "--force", clip], [f"--out={old}", clip], [clip, "--out", old]):

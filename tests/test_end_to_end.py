@@ -468,10 +468,12 @@ def test_no_run_is_lost_inside_another(small: RunFolder, tmp_path: Path, capsys:
     inside = original.path / "inside"
     said = complaint(capsys, "unlearn", original, "--forget-fraction", "0.1", "--out", inside)
     assert "lies inside the run to unlearn from" in said
-    shutil.copytree(served.path, inside)
-    said = complaint(capsys, "pretrain", "--data", "digits", "--out", original, "--force")
-    assert f"holds another run, {inside}, which would be lost" in said
-    assert RunFolder(inside).done
+    for place in (inside, original.path / "a" / "b"):
+        shutil.copytree(served.path, place)
+        said = complaint(capsys, "pretrain", "--data", "digits", "--out", original, "--force")
+        assert f"holds another run, {place}, which would be lost" in said
+        assert RunFolder(place).done
+        shutil.move(place, tmp_path / "away" / place.name)
     assert original.done
 
 

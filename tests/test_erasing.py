@@ -18,9 +18,10 @@ from muc import opening
 from muc.__main__ import main
 from muc.api import embedder as api_embedder
 from muc.config import Data
+from muc.data import files
 from muc.errors import UserError
 from muc.run_folder import RunFolder
-from muc.storage import save_tensors
+from muc.storage import save_tensors, write_json
 
 N, FORGOTTEN = 60, 8
 SMALL = ["--architecture", "mlp", "--epochs", "2", "--batch-size", "8", "--threads", "1", "--projection-dim", "8"]
@@ -118,6 +119,10 @@ def test_what_was_forgotten_is_erased_and_the_next_request_is_served_as_before(
     assert after.result()["model_sha256"] == before.result()["model_sha256"]
     assert evaluate("next-after")[0] == 0
     assert numbers(after) == numbers(before)
+    again = ["--methods", "neggrad", "--forget", tmp_path / "next-before.txt", *calm]
+    assert say(capsys, "compare", runs / "served", *again, "--out", runs / "compared")[0] == 0
+    compared = RunFolder(runs / "compared" / "neggrad")
+    assert sorted(compared.split().unlearn) == sorted(before.split().unlearn)
     if source == "folder":  # by name: it is no name any more
         code, sentence = say(capsys, "unlearn", runs / "served", "--forget", tmp_path / "served.txt")
         assert code == 2
@@ -127,6 +132,69 @@ def test_what_was_forgotten_is_erased_and_the_next_request_is_served_as_before(
         assert code == 2
         assert f"{FORGOTTEN} of the images that it needs are gone or changed, training image" in sentence
     assert not (runs / "again").exists()
+
+
+@pytest.mark.parametrize("emptied", [True, False], ids=["emptied", "removed"])
+def test_a_class_can_be_erased_whole(emptied: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its test images stay, of a class that has no training images any more."""
+    data, runs = tmp_path / "mine", tmp_path / "runs"
+    for i, picture in enumerate(pictures()):
+        file = data / ("test" if i < 12 else "train") / f"class{i % 3}" / f"{i:02}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(file)
+    flags = ["--data", data, *SMALL, "--validation-fraction", 0]
+    assert say(capsys, "pretrain", *flags, "--out", runs / "first")[0] == 0
+    calm = ["--method", "finetune", "--epochs", 1, "--threads", 1]
+    assert say(capsys, "unlearn", runs / "first", *calm, "--forget-class", "class1", "--out", runs / "served")[0] == 0
+    second = ["unlearn", runs / "served", *calm, "--forget-fraction", 0.2, "--out"]
+    assert say(capsys, *second, runs / "before")[0] == 0
+    shutil.rmtree(data / "train" / "class1")
+    if emptied:
+        (data / "train" / "class1").mkdir()
+    assert say(capsys, *second, runs / "after")[0] == 0
+    before, after = (RunFolder(runs / run) for run in ("before", "after"))
+    assert after.result()["model_sha256"] == before.result()["model_sha256"]
+    assert opening.open_images(after, after.split().kept).class_names == ["class0", "class1", "class2"]
+    code, sentence = say(capsys, "pretrain", *flags, "--out", runs / "new")
+    assert code == 2
+    assert ("holds no images" if emptied else "is of a class that has no training images") in sentence
+
+
+def test_a_damaged_split_is_named_also_where_images_were_erased(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_npz(tmp_path, list(range(N)))
+    assert main(["pretrain", "--data", str(tmp_path / "mine.npz"), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    run = RunFolder(tmp_path / "run")
+    values = run.split().to_json()
+    gone = values["retain"].pop()
+    write_json(run.path / "split.json", values)
+    write_npz(tmp_path, sorted(set(range(N)) - set(places(run, np.array([gone])))))
+    write_json(run.path / "split.json", {**values, "retain": [10**6, *values["retain"][1:]]})
+    code, sentence = say(capsys, "unlearn", run, "--method", "finetune", "--forget-fraction", 0.1)
+    assert code == 2
+    assert "names image 1000000, but mine had 48; restore its split.json" in sentence
+
+
+def test_all_that_a_run_did_not_forget_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Validation images among it: nobody trains on them, but they judge."""
+    write_npz(tmp_path, list(range(N)))
+    assert main(["pretrain", "--data", str(tmp_path / "mine.npz"), *SMALL, "--out", str(tmp_path / "run")]) == 0
+    run = RunFolder(tmp_path / "run")
+    write_npz(tmp_path, sorted(set(range(N)) - set(places(run, run.split().validation[:1]))))
+    code, sentence = say(capsys, "unlearn", run, "--method", "finetune", "--forget-fraction", 0.1)
+    assert code == 2
+    assert "that it needs" in sentence
+
+
+def test_files_are_read_once_to_know_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path, list(range(N)))
+    hashed: list[Path] = []
+    plain = files._hash_file
+    monkeypatch.setattr(files, "_hash_file", lambda path: hashed.append(path) or plain(path))
+    argv = ["pretrain", "--data", str(tmp_path / "mine"), "--stream", "on", *SMALL, "--out", str(tmp_path / "run")]
+    assert main(argv) == 0
+    assert len(hashed) == N
 
 
 def test_an_endpoint_is_far_from_all_images(tmp_path: Path) -> None:

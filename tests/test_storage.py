@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from muc import storage
 from muc.__main__ import main
 from muc.errors import UserError
-from muc.run_folder import CONFIG_KEYS, RunFolder, Split
+from muc.run_folder import RunFolder, Split
 from muc.storage import (
     load_tensors,
     make_folder,
@@ -39,6 +39,7 @@ OLDER = (
     b"\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\xc0?\x00\x00\x00\xc0"
 )
 """The same tensors as in small_file, as they were written at first: three values in the header, in any order."""
+WRITTEN = ["config.json", "env.json", "images.safetensors", "split.json"]
 SPLIT = Split(seed=3, validation=np.array([4, 1]), retain=np.array([0, 5, 2]), unlearn=np.array([3, 6]))
 
 
@@ -272,10 +273,12 @@ def test_a_disk_error_ends_a_command_with_one_sentence(
     assert words in lines[0]
 
 
+CONFIG = {"kind": "pretrain", "pretraining": {}, "seed": 0, "data_sha256": "", "ancestry": [], "runtime": {}}
+
+
 def run_folder(path: Path, **config: Any) -> RunFolder:
-    values = dict.fromkeys(CONFIG_KEYS, "") | config
     run = RunFolder(path)
-    run.create(values, {}, SPLIT)
+    run.create({**CONFIG, **config}, {}, SPLIT, inventory=({"train": torch.zeros(1)}, {}))
     return run
 
 
@@ -338,9 +341,15 @@ def test_a_folder_that_is_no_run_is_never_touched(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
-@pytest.mark.parametrize("out", ["file", "file/run"])
-def test_a_file_where_the_folder_should_be_is_one_sentence(tmp_path: Path, out: str) -> None:
+@pytest.mark.parametrize(
+    ("out", "what"),
+    [("file", "a file"), ("file/run", "inside a file"), ("link", "a link that leads nowhere")],
+)
+def test_a_file_where_the_folder_should_be_is_one_sentence(tmp_path: Path, out: str, what: str) -> None:
     (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=f"{out} is {what}, not a folder"):
+        make_folder(tmp_path / out)
     with pytest.raises(UserError, match="give another --out"):
         RunFolder(tmp_path / out).create({}, {}, SPLIT, force=True)
     with pytest.raises(UserError, match="give another --out"):
@@ -354,7 +363,24 @@ def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
     (run.path / "config.json").rename(run.path / ".config.json.x1y2.partial")
     assert not run.started
     assert run_folder(tmp_path / "run").started
-    assert sorted(p.name for p in run.path.iterdir()) == ["config.json", "env.json", "split.json"]
+    assert sorted(p.name for p in run.path.iterdir()) == WRITTEN
+
+
+def test_a_replacement_that_is_killed_leaves_no_settings_beside_another_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_folder(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "sweep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run.create({**CONFIG, "seed": 1}, {}, SPLIT, force=True)
+    assert not run.started
+    run_folder(run.path, seed=2)
+    assert run.config()["seed"] == 2
+
+
+def interrupted(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def test_a_folder_that_cannot_be_locked_is_said_once(
@@ -383,6 +409,16 @@ def test_metrics_lose_only_what_will_be_written_again(tmp_path: Path) -> None:
         f.write('{"epoch": 4, "lo')
     run.cut_metrics(2)
     assert run.metrics() == [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("line", ["5", "[]", '{"loss": 1}'])
+def test_metrics_that_are_none_are_named(tmp_path: Path, line: str) -> None:
+    run = run_folder(tmp_path / "run")
+    (run.path / "metrics.jsonl").write_bytes(b"\xff\n")  # killed while writing it
+    assert run.metrics() == []
+    (run.path / "metrics.jsonl").write_text(line + "\n")
+    with pytest.raises(UserError, match=r"metrics\.jsonl holds the line .*, which is no epoch's; remove it"):
+        run.cut_metrics(1)
 
 
 def test_texts_are_kept_as_they_are_and_rows_of_numbers_on_a_line(tmp_path: Path) -> None:

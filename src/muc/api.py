@@ -37,7 +37,8 @@ def pretrain(
 ) -> ContrastiveModel:
     """Train the model in place on all training images but `leave_out`, and return it."""
     _check(images, model)
-    split = _split(images, leave_out) if len(leave_out) else _everything(images)
+    checked = _indices(leave_out, "leave_out")
+    split = forget_indices(_everything(images), checked) if len(checked) else _everything(images)
     settings = recipe(algorithm=algorithm_of(model))
     settings = replace(settings, optimisation=optimisation or settings.optimisation, views=views or settings.views)
     return _train(model, Retrain(), images, split, settings, seed, runtime)
@@ -147,9 +148,17 @@ def _everything(images: ImageSet) -> Split:
 
 
 def _split(images: ImageSet, forget: Sequence[int]) -> Split:
-    if np.ndim(forget) != 1:
-        raise UserError(f"forget is {forget!r:.60}; give a list of the indices of training images")
-    return forget_indices(_everything(images), forget)
+    return forget_indices(_everything(images), _indices(forget, "forget"))
+
+
+def _indices(given: Sequence[int], name: str) -> np.ndarray:
+    try:
+        found = np.asarray(given)
+    except ValueError:  # lists of several lengths
+        found = np.array(None)
+    if found.ndim != 1:
+        raise UserError(f"{name} is {given!r:.60}; give a list of the indices of training images")
+    return found
 
 
 def _train(

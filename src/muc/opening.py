@@ -95,15 +95,16 @@ def open_images(run: RunFolder, needed: np.ndarray | None = None) -> ImageSet:
     data, digest = pretraining_of(run).data, str(run.config()["data_sha256"])
     # Streamed if it was at first, on whatever machine this is: the digests of files and pixels cannot be compared.
     data = replace(data, stream="on" if digest.startswith(OF_FILES) else "off")
-    images = load_images(located(data, run))
-    split = run.split()
-    if images.digest != digest:
-        if (inventory := inventory_of(run)) is None:
-            raise UserError(f"the data '{data.name}' is not what {run} was made with; restore the original images")
+    inventory, split = inventory_of(run), run.split()
+    images = load_images(located(data, run), complete=inventory is None)
+    changed = images.digest != digest
+    if changed and inventory is None:
+        raise UserError(f"the data '{data.name}' is not what {run} was made with; restore the original images")
+    count, last = len(inventory.train if inventory else images.train), split.all.max(initial=0)
+    if last >= count:
+        raise UserError(f"{run} names image {last}, but {images.name} had {count}; restore its split.json")
+    if changed and inventory:
         images = put_back(images, inventory, split.all if needed is None else needed, str(run))
-    last = np.concatenate([split.train, split.validation]).max(initial=0)
-    if last >= len(images.train):
-        raise UserError(f"{run} names image {last}, but {images.name} has {len(images.train)}; restore its split.json")
     return images
 
 

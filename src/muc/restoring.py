@@ -55,13 +55,15 @@ def _dataclass(kind: type, values: Any, where: str, field: str, defaults: bool) 
             raise UserError(
                 f"{where} has a field '{prefix}{name}' that this version does not know; restore it or upgrade muc"
             )
-    return kind(
-        **{
-            name: _restore(hints[name], values[name], where, f"{prefix}{name}", defaults)
-            for name in known
-            if name in values
-        }
-    )
+    found = {
+        name: _restore(hints[name], values[name], where, f"{prefix}{name}", defaults)
+        for name in known
+        if name in values
+    }
+    try:
+        return kind(**found)
+    except UserError as error:  # of what the dataclass itself checks
+        raise UserError(f"{where}: {error}") from None
 
 
 def _refuse(value: Any, expected: str, where: str, field: str) -> Any:

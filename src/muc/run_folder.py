@@ -21,7 +21,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -109,6 +109,22 @@ class SplitFile:
     unlearn: list[int]
 
 
+@dataclass(frozen=True)
+class ConfigFile:
+    """What config.json holds; settings, method and runtime are read by those who know them."""
+
+    kind: Literal["pretrain", "unlearn", "import"]
+    pretraining: dict[str, Any]
+    seed: int
+    data_sha256: str
+    ancestry: list[Any]
+    runtime: dict[str, Any]
+    method: dict[str, Any] | None = None
+    request: dict[str, Any] | None = None
+    parent: dict[str, str] | None = None
+    source: dict[str, Any] | None = None
+
+
 class RunFolder:
     """One run on disk."""
 
@@ -181,7 +197,7 @@ class RunFolder:
         return all(p.name in ("split.json", IMAGES, "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
 
     def _empty(self) -> None:
-        if other := next(self.path.glob("*/config.json"), None):
+        if other := next((file for file in self.path.rglob("config.json") if file != self.config_file), None):
             raise UserError(f"{self} holds another run, {other.parent}, which would be lost; move it away first")
         (self.path / "result.json").unlink(missing_ok=True)  # first: a half-emptied folder must not look finished
         children = [child for child in self.path.iterdir() if child.name != "config.json"]
@@ -201,10 +217,12 @@ class RunFolder:
             raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
         path = self.config_file
         values = read_object(path, *CONFIG_KEYS)
+        del values["format_version"]
+        restore(ConfigFile, values, str(path), defaults=True)
         for part, keys in UNLEARN_KEYS.items() if values["kind"] == "unlearn" else ():
             if not keys <= set(values.get(part) or ()):
                 raise UserError(f"{path} has no complete '{part}'; restore it or make the run again")
-        return {key: value for key, value in values.items() if key != "format_version"}
+        return values
 
     def env(self) -> dict[str, Any]:
         return read_json(self.path / "env.json")
@@ -262,11 +280,14 @@ class RunFolder:
     def metrics(self) -> list[dict[str, Any]]:
         path = self.path / "metrics.jsonl"
         lines = []
-        for line in path.read_text().splitlines() if path.exists() else []:
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
             try:
-                lines.append(json.loads(line))
+                values = json.loads(line)
             except json.JSONDecodeError:
                 break  # killed while writing it
+            if not isinstance(values, dict) or "epoch" not in values:
+                raise UserError(f"{path} holds the line {line[:40]!r}, which is no epoch's; remove it")
+            lines.append(values)
         return lines
 
     def write_record(self, record: dict[str, Any], of_original: bool = False) -> None:

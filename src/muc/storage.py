@@ -48,7 +48,7 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
         try:
             path.mkdir(mode, parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
-            what = "a file" if path.exists() else "inside a file"
+            what = "a link that leads nowhere" if path.is_symlink() else "a file" if path.exists() else "inside a file"
             raise UserError(f"{path} is {what}, not a folder; give another --out") from None
 
 

@@ -4,10 +4,10 @@ A picture is a file of its own, or a slice of a larger one (an archive that was 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from hashlib import file_digest, sha256
 from io import BytesIO
 from math import prod
@@ -141,19 +141,22 @@ class ImageFiles:
     def digest(self) -> bytes:
         """SHA-256 of names and file bytes: what identifies the pixels without decoding them."""
         state = sha256()
-        for name, found in zip(self.names, self.contents(), strict=True):
-            state.update(sha256(name.encode(errors="surrogateescape")).digest() + found)
+        for name, found in zip(self.names, self.contents, strict=True):
+            state.update(sha256(name.encode(errors="surrogateescape")).digest() + found.tobytes())
         return state.digest()
 
-    def contents(self) -> Iterator[bytes]:
-        """SHA-256 of every file's bytes."""
+    @cached_property
+    def contents(self) -> np.ndarray:
+        """(n, 32) uint8 SHA-256 of every file's bytes. All are read for it, and once."""
+        if self.hashes is not None:
+            return self.hashes
+        found = bytearray()
         for start in range(0, len(self), HASHED_AT_ONCE):
             rows = range(start, min(start + HASHED_AT_ONCE, len(self)))
-            yield from (map if self.hashes is not None else shared_threads().map)(self._hash, rows)
+            found += b"".join(shared_threads().map(self._hash, rows))
+        return np.frombuffer(found, np.uint8).reshape(-1, 32)
 
     def _hash(self, row: int) -> bytes:
-        if self.hashes is not None:
-            return self.hashes[row].tobytes()
         return sha256(self.slices.read(row)).digest() if self.slices else _hash_file(self.location(row))
 
 

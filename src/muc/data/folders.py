@@ -39,8 +39,9 @@ def find_pictures(folder: Path) -> list[Path]:
     return [path for path in walk(folder) if path.suffix.lower() in IMAGE_SUFFIXES]
 
 
-def find_classes(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not hidden(path))
+def find_classes(*folders: Path) -> list[str]:
+    """All that any of them has."""
+    return sorted({path.name for folder in folders for path in folder.iterdir() if path.is_dir() and not hidden(path)})
 
 
 def find_parts(folder: Path) -> list[Path]:
@@ -62,7 +63,9 @@ def check_parts(folder: Path, parts: list[Path]) -> None:
         )
 
 
-def find_labelled(root: Path, class_names: list[str], size: int) -> tuple[ImageFiles, np.ndarray]:
+def find_labelled(
+    root: Path, class_names: list[str], size: int, complete: bool = True
+) -> tuple[ImageFiles, np.ndarray]:
     """ROOT/CLASS/**/*.png and so on, with the number of each one's class; ROOT/*.png is all of the first class."""
     suffixes = ", ".join(IMAGE_SUFFIXES)
     parts = [path.relative_to(root).parts for path in find_pictures(root)]
@@ -72,7 +75,7 @@ def find_labelled(root: Path, class_names: list[str], size: int) -> tuple[ImageF
     if stray and len(stray) < len(parts):
         raise UserError(f"{root / stray[0][0]} is in no class; move it into one of the class folders, or out of {root}")
     filled = {p[0] for p in parts}
-    if empty := [name for name in find_classes(root) if name not in filled]:
+    if complete and (empty := [name for name in find_classes(root) if name not in filled]):
         raise UserError(f"the class folder {root / empty[0]} holds no images ({suffixes}); fill it or remove it")
     number = {name: i for i, name in enumerate(class_names)}
     unknown = [p for p in parts if len(p) > 1 and p[0] not in number]

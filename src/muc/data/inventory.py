@@ -59,7 +59,7 @@ def _digests(
     pixels: Pixels, labels: np.ndarray, captions: Sequence[Sequence[str]], class_names: Sequence[str]
 ) -> np.ndarray:
     """Of pixels or, where they are streamed, of their files. Classes count by name: numbers shift when one is gone."""
-    contents = pixels.contents() if isinstance(pixels, ImageFiles) else map(_content, pixels)
+    contents = map(bytes, pixels.contents) if isinstance(pixels, ImageFiles) else map(_content, pixels)
     texts = captions if len(captions) else [()] * len(pixels)
     rows = (
         sha256(content + json.dumps([class_names[label], *some]).encode()).digest()

@@ -27,11 +27,13 @@ PIECE = 1 << 20  # bytes of an array that are unpacked at a time
 MOST_PACKED = 1032  # times smaller than what is in it a deflated file can be
 
 
-def load_images(settings: Data) -> ImageSet:
+def load_images(settings: Data, complete: bool = True) -> ImageSet:
     """The image set a run's settings name. Read once a process (a comparison opens its data for every run), and again
-    if a file has changed."""
-    path = source(settings)
-    return _load(settings) if path is None else _load_once(settings, path, fingerprint(path), memory())
+    if a file has changed. Where it need not be `complete` any more, a class may have lost all its training images."""
+    if (path := source(settings)) is None:
+        return _load(settings)
+    complete = complete or path.is_file()  # it has no class folders: one reading serves all
+    return _load_once(settings, complete, path, fingerprint(path), memory())
 
 
 def source(settings: Data) -> Path | None:
@@ -55,18 +57,20 @@ def fingerprint(path: Path) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _load_once(settings: Data, _path: Path, _fingerprint: bytes, _memory: int) -> ImageSet:  # all that it depends on
-    return _load(settings)
+def _load_once(  # all that it depends on
+    settings: Data, complete: bool, _path: Path, _fingerprint: bytes, _memory: int
+) -> ImageSet:
+    return _load(settings, complete)
 
 
-def _load(settings: Data) -> ImageSet:
+def _load(settings: Data, complete: bool = True) -> ImageSet:
     name, path = settings.name, Path(settings.name)
     if name and name not in DATASETS and path.exists():
         if parts := find_pairs(path, settings.image_size):
             streamed = streams(settings, sum(part.files.nbytes for part in parts))
             return load_pairs(path.name.removesuffix(".tar"), *parts, streamed)
         if path.is_dir():
-            return load_folder(path, settings)
+            return load_folder(path, settings, complete)
     if settings.stream == "on" and (name in DATASETS or path.is_file()):
         raise UserError(
             f"stream is 'on', which is for folders and shards of images, and '{name}' is none; give --stream auto"
@@ -223,15 +227,15 @@ def _labels(array: np.ndarray, name: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def load_folder(folder: Path, settings: Data) -> ImageSet:
+def load_folder(folder: Path, settings: Data, complete: bool = True) -> ImageSet:
     """FOLDER/CLASS/*.png, of which a fifth is held out; or FOLDER/train/CLASS/* and FOLDER/test/CLASS/* (or val/…)."""
     parts = find_parts(folder)
     check_parts(folder, parts)
     root = parts[0] if parts else folder
-    class_names = find_classes(root) or ["all"]
-    files, labels = find_labelled(root, class_names, settings.image_size)
+    class_names = find_classes(root, *([] if complete else parts[1:])) or ["all"]
+    files, labels = find_labelled(root, class_names, settings.image_size, complete)
     if parts:
-        test, test_labels = find_labelled(parts[1], class_names, settings.image_size)
+        test, test_labels = find_labelled(parts[1], class_names, settings.image_size, complete)
         images = ImageSet(folder.name, files, labels, test, test_labels, class_names, files.names, test.names)
     else:
         images = from_labels(folder.name, files, labels, files.names, class_names)

@@ -42,7 +42,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """FS, EMIA, RA, TA, UA, CMIA and what stands behind them; `before` is the model before unlearning.
 
-    "held_out" metrics are what FS, EMIA, UA and CMIA are for validation images, which no model ever saw.
+    "held_out" metrics are what FS, EMIA, UA and CMIA are for validation images, which no model and no attack ever saw
+    (without such images for test images, with which the attacks were trained).
     """
     model, before = runtime.place(model).eval(), runtime.place(before).eval()
     parts = _parts(images, split, runtime)
