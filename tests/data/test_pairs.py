@@ -14,7 +14,7 @@ from muc.config import Runtime as RuntimeSettings
 from muc.data import ImageSet, from_pairs, load_images, make_split, plan_batches
 from muc.data.captions import Captions, tokenise_captions
 from muc.data.feed import make_feed
-from muc.data.splits import read_request
+from muc.data.requests import read_request
 from muc.errors import UserError
 from muc.methods import METHODS, AlignmentCalibration
 from muc.models import build_model

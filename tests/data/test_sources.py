@@ -19,10 +19,12 @@ from PIL import Image
 from muc.config import Data
 from muc.data import ImageSet, from_dataset, from_pairs, load_images, sources
 from muc.data.files import read_image
+from muc.data.folders import find_pictures
 from muc.data.glyphs import SCRIPTS
 from muc.data.images import to_pixels
 from muc.data.sources import read_owner_images
 from muc.errors import UserError
+from muc.storage import tell_once
 
 RANDOM = np.random.default_rng(0)
 GREY = RANDOM.integers(0, 256, (20, 6, 6), dtype=np.uint8)
@@ -531,16 +533,22 @@ def of_palette(numbers: np.ndarray, palette: np.ndarray) -> Image.Image:
     return image
 
 
+def on_white(picture: np.ndarray) -> np.ndarray:
+    """(c, h, w) as it looks through ALPHA on white paper."""
+    share = GREY[1] / 255
+    return np.rint(picture * share + 255 * (1 - share)).astype(np.uint8)
+
+
 INK, PALETTE = COLOUR[0].transpose(1, 2, 0), RANDOM.integers(0, 256, (256, 3), dtype=np.uint8)
 ALPHA = Image.fromarray(GREY[1])
 MODES = {  # a picture, and what it shows
     "L": (Image.fromarray(GREY[0]), GREY[:1]),
-    "LA": (Image.merge("LA", [Image.fromarray(GREY[0]), ALPHA]), GREY[:1]),
+    "LA": (Image.merge("LA", [Image.fromarray(GREY[0]), ALPHA]), on_white(GREY[:1])),
     "1": (Image.fromarray(GREY[0] > 127), np.where(GREY[:1] > 127, 255, 0)),
     "I;16": (Image.fromarray(GREY[0] * np.uint16(256) + GREY[2]), GREY[:1]),
     "P": (of_palette(GREY[0], PALETTE), PALETTE[GREY[0]].transpose(2, 0, 1)),
     "RGB": (Image.fromarray(INK), COLOUR[0]),
-    "RGBA": (Image.merge("RGBA", [*Image.fromarray(INK).split(), ALPHA]), COLOUR[0]),
+    "RGBA": (Image.merge("RGBA", [*Image.fromarray(INK).split(), ALPHA]), on_white(COLOUR[0])),
     "CMYK": (Image.merge("CMYK", [*Image.fromarray(255 - INK).split(), Image.new("L", (6, 6))]), COLOUR[0]),
 }
 
@@ -552,6 +560,25 @@ def test_a_picture_is_what_it_shows_in_memory_and_on_disk(mode: str, tmp_path: P
     assert np.array_equal(to_pixels(picture, "it"), expected)
     picture.save(tmp_path / "it.tiff")
     assert np.array_equal(read_image(tmp_path / "it.tiff", 6, channels=len(expected)), expected)
+
+
+def test_a_picture_lies_as_its_camera_was_held(tmp_path: Path) -> None:
+    picture, exif = Image.fromarray(INK), Image.Exif()
+    exif[0x0112] = 6  # to be turned to the right by a quarter
+    picture.save(tmp_path / "it.png", exif=exif)
+    assert np.array_equal(read_image(tmp_path / "it.png", 6), np.rot90(COLOUR[0], -1, (1, 2)))
+
+
+def test_pictures_that_are_none_or_cannot_be_read_are_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_once.cache_clear()
+    Image.fromarray(INK).save(tmp_path / "it.png")
+    (tmp_path / "._it.png").write_bytes(b"what macOS keeps beside it")
+    for name in ("a.HEIC", "b.avif"):
+        (tmp_path / name).write_bytes(b"of a telephone")
+    assert find_pictures(tmp_path) == [tmp_path / "it.png"]
+    assert f"2 pictures in {tmp_path} are of a kind that is not read, a.HEIC first" in capsys.readouterr().err
 
 
 def test_a_picture_file_that_does_not_say_what_is_white_is_refused(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from muc.config import Data, Request
 from muc.data import ImageSet, apply_request, forget_indices, make_split
 from muc.errors import UserError
 from muc.run_folder import Split
+from muc.storage import tell_once
 
 N = 100
 
 
 def image_set(n: int = N, names: bool = False) -> ImageSet:
-    pixels, test = np.zeros((n, 1, 4, 4), dtype=np.uint8), np.zeros((5, 1, 4, 4), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(256, size=(n, 1, 4, 4), dtype=np.uint8)
+    test = np.zeros((5, 1, 4, 4), dtype=np.uint8)
     file_names = [f"pet{i}.png" for i in range(n)] if names else []
     return ImageSet(
         "pets", pixels, np.arange(n) % 4, test, np.zeros(5, dtype=np.int64), ["cat", "dog", "7", "owl"], file_names
@@ -125,7 +127,8 @@ def test_a_second_request_leaves_the_first_forgotten() -> None:
     twice = apply_request(once, Request(forget_fraction=0.5), IMAGES)
     assert np.array_equal(np.sort(twice.train), np.sort(once.retain))
     assert not set(once.unlearn) & set(twice.train)
-    with pytest.raises(UserError, match=f"image {once.unlearn.min()} is not among the 72 images"):
+    more = f"was forgotten before, and {len(once.unlearn) - 1} more like it; leave them out"
+    with pytest.raises(UserError, match=f"image {once.unlearn.min()} {more}"):
         forget_indices(once, once.unlearn)
 
 
@@ -140,8 +143,8 @@ def test_indices_are_whole_numbers(forget: list) -> None:
     [
         (Request(), "exactly one of --forget-fraction, --forget and --forget-class"),
         (Request(forget_fraction=0.1, forget_class="cat"), "exactly one of"),
-        (Request(forget_fraction=0.0), "names no image that was trained on; name at least one"),
-        (Request(forget_fraction=0.001), "names no image that was trained on"),
+        (Request(forget_fraction=0.0), "forget-fraction is 0, which is none of 90 images; give more"),
+        (Request(forget_fraction=0.001), "forget-fraction is 0.001, which is none of 90 images"),
         (Request(forget_fraction=0.96), "forget-fraction is 0.96; give a number from 0 to 0.95"),
         (Request(forget_fraction=-0.1), "forget-fraction is -0.1"),
         (Request(forget_fraction=float("nan")), "forget-fraction is nan"),
@@ -169,7 +172,10 @@ def test_a_bad_request_is_one_sentence(request_: Request, complaint: str) -> Non
         (["²", 1], "'²' in .* is not an index"),
         (["pet1.png"], "pets has no file names, so list whole numbers"),
         ([*SPLIT.retain[:3], SPLIT.retain[0]], f"names image {SPLIT.retain[0]} more than once"),
-        ([SPLIT.retain[0], SPLIT.validation[0]], f"image {SPLIT.validation[0]} is not among the 90 images"),
+        (
+            [SPLIT.retain[0], SPLIT.validation[0]],
+            f"image {SPLIT.validation[0]} was held out for validation; leave it out",
+        ),
         (SPLIT.retain.tolist(), "leaves 0 images to retain; at least 2 must stay"),
         (SPLIT.retain[1:].tolist(), "leaves 1 images to retain"),
     ],
@@ -182,6 +188,64 @@ def test_a_bad_request_file_is_one_sentence(tmp_path: Path, lines: list[object],
 def test_an_unknown_file_name_gets_the_nearest_valid_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown image in .*'pet44\.pgn'; did you mean 'pet44\.png'"):
         apply_request(SPLIT, asked(tmp_path, "pet44.pgn"), image_set(names=True))
+
+
+ALBUM = replace(
+    image_set(6),
+    name="album",
+    train_names=["a/1.png", "a/2.png", "b/1.png", "b/holiday.png", "b/3.png", "b/4.png"],
+    test_names=["a/1.png", "a/9.png", "b/8.png", "b/7.png", "b/6.png"],
+)
+ALL = make_split(ALBUM, Data(validation_fraction=0), 0)
+
+
+@pytest.mark.parametrize("above", ["", "train/", "album/", "album/train/", "/home/me/album/", "/home/me/album/train/"])
+def test_names_may_begin_with_the_folder_of_the_data(tmp_path: Path, above: str) -> None:
+    assert forgotten(asked(tmp_path, f"{above}a/1.png", f"{above}b/holiday.png"), ALBUM, ALL) == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("test/a/1.png", "names 'test/a/1.png', which is a test image"),
+        ("album/val/a/1.png", "names 'album/val/a/1.png', which is a test image"),
+        ("/mnt/album/test/a/9.png", "which is a test image"),
+        ("a/9.png", "which is a test image"),
+        ("other/a/1.png", "unknown image in .*'other/a/1.png'; names are such as 'a/1.png' \\(6 in all\\)"),
+        ("/mnt/else/a/1.png", "unknown image in .*; names are such as"),
+        ("1.png", "'1.png' in .* is one of 2 images, 'a/1.png' among them; give whole names"),
+        ("holiday.png", "did you mean 'b/holiday.png'"),
+        ("b/holidays.png", "did you mean 'b/holiday.png'"),
+        ("c/1.png", "unknown image in .*'c/1.png'; names are such as"),
+    ],
+)
+def test_no_other_image_is_offered_for_an_unknown_one(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        apply_request(ALL, asked(tmp_path, line), ALBUM)
+
+
+def test_what_was_not_trained_on_is_called_by_its_name(tmp_path: Path) -> None:
+    split = replace(ALL, validation=np.array([3, 4]), retain=np.array([0, 1, 2, 5]))
+    with pytest.raises(UserError, match=r"image 3 \('b/holiday\.png'\) was held out for validation; leave it out"):
+        apply_request(split, asked(tmp_path, "a/1.png", "b/holiday.png"), ALBUM)
+
+
+def test_copies_that_stay_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pixels = ALBUM.train.copy()
+    pixels[[2, 5]] = pixels[0]
+    album = replace(ALBUM, train=pixels)
+    tell_once.cache_clear()
+    for _ in range(2):
+        apply_request(ALL, asked(tmp_path, "a/1.png", "b/4.png"), album)
+    said = "1 image that stays has the same content as one to forget: 2 ('b/1.png'); ask for it too"
+    assert said in capsys.readouterr().err
+    apply_request(ALL, asked(tmp_path, "a/1.png", "b/4.png"), album)
+    assert not capsys.readouterr().err
+    apply_request(ALL, asked(tmp_path, "a/1.png"), album)
+    assert "2 images that stay have the same content as one to forget" in capsys.readouterr().err
+    apply_request(ALL, asked(tmp_path, "a/1.png", "b/1.png", "b/4.png"), album)
+    apply_request(ALL, Request(forget_fraction=0.2), album)  # chance asks for no image in particular
+    assert not capsys.readouterr().err
 
 
 def test_an_unknown_file_name_among_thousands_does_not_list_them_all(tmp_path: Path) -> None:

@@ -136,7 +136,10 @@ class ImageFiles:
         names = list(self.names)
         for row in rows.tolist():
             names[row] = f"image {row}, which was erased"
-        return replace(self, names=names, slices=self.slices and self.slices.without(rows), hashes=None)
+        hashes = None if self.hashes is None else self.hashes.copy()
+        if hashes is not None:
+            hashes[rows] = 0
+        return replace(self, names=names, slices=self.slices and self.slices.without(rows), hashes=hashes)
 
     def digest(self) -> bytes:
         """SHA-256 of names and file bytes: what identifies the pixels without decoding them."""
@@ -176,9 +179,7 @@ def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
         slices, names = Slices([*first.slices.files, *second.slices.files], where), [*first.names, *second.names]
     else:
         slices, names = None, [str(files.location(row)) for files in (first, second) for row in range(len(files))]
-    known = first.hashes is not None and second.hashes is not None
-    hashes = np.concatenate([first.hashes, second.hashes]) if known else None
-    return replace(first, names=names, slices=slices, hashes=hashes)
+    return replace(first, names=names, slices=slices, hashes=np.concatenate([first.contents, second.contents]))
 
 
 def thread_count() -> int:
@@ -230,6 +231,8 @@ def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarra
     try:
         with Image.open(source, formats=tuple(FORMATS)) as image:
             pixels = image.width * image.height
+            if pixels <= MAX_PIXELS:
+                ImageOps.exif_transpose(image, in_place=True)  # a camera that was held upright
             plain = as_mode(image, "RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
             fitted = plain and ImageOps.fit(plain, (size, size), Image.Resampling.BILINEAR)
     except UnidentifiedImageError:
@@ -243,13 +246,16 @@ def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarra
 
 
 def as_mode(image: "Image.Image", mode: str) -> "Image.Image":
-    """A picture as L or RGB, by what it shows; a ValueError says why that cannot be known."""
+    """A picture as L or RGB, by what it shows, on white where it is transparent; a ValueError says why that cannot be
+    known."""
     from PIL import Image
 
     if image.mode in ("I", "F"):
         raise ValueError(f"Pillow's mode {image.mode} does not say which number is white")
     if image.mode.startswith("I;16"):  # the upper byte, as Pillow takes it of colours; here it would clip at 255
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
     return image.convert(mode)
 
 

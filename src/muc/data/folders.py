@@ -8,8 +8,10 @@ import numpy as np
 
 from muc.data.files import IMAGE_SUFFIXES, ImageFiles, unreadable
 from muc.errors import UserError
+from muc.storage import tell_once
 
 INSTEAD_OF_TEST = ("val", "valid", "validation")
+UNREAD = (".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".tga", ".svg")
 
 
 def hidden(path: Path) -> bool:
@@ -36,7 +38,14 @@ def walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
 
 
 def find_pictures(folder: Path) -> list[Path]:
-    return [path for path in walk(folder) if path.suffix.lower() in IMAGE_SUFFIXES]
+    """Those that can be read. macOS keeps a ._IMG.jpg beside an IMG.jpg on other systems' disks, which is none."""
+    found = [path for path in walk(folder) if not path.name.startswith(".")]
+    if unread := [path for path in found if path.suffix.lower() in UNREAD]:
+        tell_once(
+            f"muc: note: {len(unread):,} pictures in {folder} are of a kind that is not read, {unread[0].name} first; "
+            "convert them (to .jpg, say) if they are to be seen"
+        )
+    return [path for path in found if path.suffix.lower() in IMAGE_SUFFIXES]
 
 
 def find_classes(*folders: Path) -> list[str]:

@@ -59,17 +59,20 @@ def _digests(
     pixels: Pixels, labels: np.ndarray, captions: Sequence[Sequence[str]], class_names: Sequence[str]
 ) -> np.ndarray:
     """Of pixels or, where they are streamed, of their files. Classes count by name: numbers shift when one is gone."""
-    contents = map(bytes, pixels.contents) if isinstance(pixels, ImageFiles) else map(_content, pixels)
     texts = captions if len(captions) else [()] * len(pixels)
     rows = (
-        sha256(content + json.dumps([class_names[label], *some]).encode()).digest()
-        for content, label, some in zip(contents, labels.tolist(), texts, strict=True)
+        sha256(content.tobytes() + json.dumps([class_names[label], *some]).encode()).digest()
+        for content, label, some in zip(contents(pixels), labels.tolist(), texts, strict=True)
     )
     return np.frombuffer(bytearray().join(rows), np.uint8).reshape(-1, 32)  # a bytearray, which tensors may share
 
 
-def _content(image: np.ndarray) -> bytes:
-    return sha256(np.ascontiguousarray(image).data).digest()
+def contents(pixels: Pixels) -> np.ndarray:
+    """(n, 32) uint8 SHA-256 of what each image shows, or of its file."""
+    if isinstance(pixels, ImageFiles):
+        return pixels.contents
+    found = b"".join(sha256(np.ascontiguousarray(image).data).digest() for image in pixels)
+    return np.frombuffer(found, np.uint8).reshape(-1, 32)
 
 
 def put_back(images: ImageSet, inventory: Inventory, needed: np.ndarray, whose: str) -> ImageSet:

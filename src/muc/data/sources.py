@@ -87,7 +87,10 @@ def _load(settings: Data, complete: bool = True) -> ImageSet:
         return load_npz(path)
     if path.suffix or os.sep in name:
         raise UserError(f"there is no file or folder '{name}'; give an .npz, a folder, or one of {', '.join(DATASETS)}")
-    check_name("data set", name, DATASETS)
+    try:
+        check_name("data set", name, DATASETS)
+    except UserError as error:
+        raise UserError(f"{error}, or the path of a folder, a .tar or an .npz") from None
     raise AssertionError("unreachable: every known name has a loader above")
 
 
