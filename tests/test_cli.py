@@ -206,6 +206,14 @@ def test_a_parser_that_gives_no_account_of_faults_speaks_for_itself(
         (["pretrain", "--algorithm", "simclrr"], "unknown algorithm 'simclrr'; did you mean 'simclr'?"),
         (["pretrain", "--architecture=resnet19"], "unknown architecture 'resnet19'; did you mean 'resnet18'?"),
         (["pretrain", "--data", "cifar-10"], "unknown data set 'cifar-10'; did you mean 'cifar10'?"),
+        (["pretrain", "--data", "nowhere"], "svhn, or the path of a folder, a .tar or an .npz"),
+        (["pretrain", "--out", ""], "one of the values is empty"),
+        (["pretrain", "--out="], "--out is empty; give it a value, or leave it out"),
+        (
+            ["export", "runs/original", "--to", "onnx", "--out", "x.safetensors"],
+            "x.safetensors is named as another kind",
+        ),
+        (["audit", "verify", "runs"], "there is no audit at runs; give the folder of one"),
         (["pretrain", "--data", "nowhere.npz"], "there is no file or folder 'nowhere.npz'"),
         (["unlearn", "runs/original", "--method", "fintune"], "unknown method 'fintune'; did you mean 'finetune'?"),
         (["compare", "runs/original", "--methods", "negrad"], "unknown method 'negrad'; did you mean 'neggrad'?"),
@@ -264,7 +272,7 @@ def test_a_device_that_is_not_there_is_never_replaced_in_silence(
         ([], "is empty"),
         ([0, 1_000_000], "names image 1000000, but digits has images 0 to"),
         (["cat.png"], "digits has no file names"),
-        ("validation", "is not among the 40 images this model was trained on"),
+        ("validation", "was held out for validation, and 2 more like it; leave them out"),
         ("duplicate", "more than once"),
         ("all", "leaves 0 images to retain"),
     ],
@@ -297,7 +305,7 @@ def test_a_request_of_one_image_is_not_for_every_method(complaint: Callable[...,
     [
         ([], "exactly one of --forget-fraction, --forget and --forget-class"),
         (["--forget-fraction", "0.1", "--forget-class", "3"], "exactly one of"),
-        (["--forget-fraction", "0.001"], "the request names no image that was trained on"),
+        (["--forget-fraction", "0.001"], "forget-fraction is 0.001, which is none of 40 images"),
         (["--forget-fraction", "1"], "forget-fraction is 1"),
         (["--forget-class", "eleven"], "unknown class 'eleven'"),
         (["--forget", "nowhere.txt"], "cannot read the request nowhere.txt"),
@@ -312,7 +320,7 @@ def test_a_bad_request_on_the_command_line_is_one_sentence(
 def test_what_was_forgotten_cannot_be_forgotten_again(complaint: Callable[..., str], copied: Path) -> None:
     gone = RunFolder(copied / "original-finetune").split().unlearn
     Path("request.txt").write_text("\n".join(map(str, gone)))
-    assert "is not among the 32 images" in complaint("unlearn", "runs/original-finetune", "--forget", "request.txt")
+    assert "was forgotten before" in complaint("unlearn", "runs/original-finetune", "--forget", "request.txt")
 
 
 def test_a_comparison_that_cannot_end_well_does_not_begin(complaint: Callable[..., str], copied: Path) -> None:
@@ -322,6 +330,27 @@ def test_a_comparison_that_cannot_end_well_does_not_begin(complaint: Callable[..
     assert "is a run of finetune, not of retrain" in complaint(*ask, "0.2", "--against", "runs/original-finetune")
     assert "there is no run at nowhere" in complaint(*ask, "0.2", "--against", "nowhere")
     assert "search is -4" in complaint(*ask, "0.2", "--search", "-4")
+
+
+def test_what_stands_in_a_methods_place_is_seen_before_another_trains(
+    complaint: Callable[..., str], copied: Path
+) -> None:
+    request = ["--forget-fraction", "0.2"]
+    assert (
+        main(["unlearn", "runs/original", *request, "--method", "neggrad", "--epochs", "1", "--out", "new/neggrad"])
+        == 0
+    )
+    ask = ["compare", "runs/original", *request, "--out", "new", "--methods", "finetune", "neggrad"]
+    assert "new/neggrad holds another run" in complaint(*ask)
+    assert not Path("new/finetune").exists()
+
+
+def test_an_encoder_from_elsewhere_was_trained_on_all_images_unless_said_otherwise(copied: Path) -> None:
+    assert main(["export", "runs/original", "--out", "encoder.safetensors"]) == 0
+    flags = ["--algorithm", "simclr", "--data", "digits", "--architecture", "mlp"]
+    assert main(["import", "encoder.safetensors", *flags, "--out", "all"]) == 0
+    assert main(["import", "encoder.safetensors", *flags, "--validation-fraction", "0.1", "--out", "most"]) == 0
+    assert [len(RunFolder(Path(run)).split().validation) > 0 for run in ("all", "most")] == [False, True]
 
 
 def test_runs_of_different_requests_are_not_compared(complaint: Callable[..., str], copied: Path) -> None:

@@ -57,7 +57,7 @@ def _our_pairs(images: ImageSet, monkeypatch: pytest.MonkeyPatch, request: pytes
     """Runs find these pairs instead of drawing the glyphs anew each time."""
     if "glyphs" not in request.node.name:
         for module in (runs, opening):
-            monkeypatch.setattr(module, "load_images", lambda _: images)
+            monkeypatch.setattr(module, "load_images", lambda _, **__: images)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def original(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> RunF
     """Trained until it has memorised its pairs."""
     longer = replace(SETTINGS, optimisation=replace(SETTINGS.optimisation, epochs=60))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "load_images", lambda _: images)
+        patch.setattr(runs, "load_images", lambda _, **__: images)
         return runs.pretrain_run(longer, tmp_path_factory.mktemp("clip") / "original", CALM)
 
 
@@ -186,7 +186,7 @@ def test_pairs_in_python(images: ImageSet) -> None:
 
 def test_clip_is_refused_without_captions_before_anything_is_written(tmp_path: Path, images: ImageSet) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "load_images", lambda _: replace(images, train_captions=(), test_captions=()))
+        patch.setattr(runs, "load_images", lambda _, **__: replace(images, train_captions=(), test_captions=()))
         with pytest.raises(UserError, match=r"'glyph-pairs' has no captions"):
             runs.pretrain_run(SETTINGS, tmp_path / "run", CALM)
     assert not (tmp_path / "run").exists()

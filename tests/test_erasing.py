@@ -127,7 +127,7 @@ def test_what_was_forgotten_is_erased_and_the_next_request_is_served_as_before(
         code, sentence = say(capsys, "unlearn", runs / "served", "--forget", tmp_path / "served.txt")
         assert code == 2
         assert "unknown image" in sentence
-        assert "valid: class0/" in sentence
+        assert "names are such as 'class0/" in sentence
     for code, sentence in (evaluate("served"), unlearn("first", "finetune", asked, "again")):
         assert code == 2
         assert f"{FORGOTTEN} of the images that it needs are gone or changed, training image" in sentence

@@ -465,7 +465,7 @@ def test_a_state_of_another_architecture_is_refused(
 def test_an_import_that_was_cut_off_is_not_trained_instead(original: RunFolder, tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     run.create({**original.config(), "kind": "import"}, {}, original.split())
-    with pytest.raises(UserError, match="run the import again with --force"):
+    with pytest.raises(UserError, match="was cut off; run the import again"):
         runs.resume_run(run)
 
 

@@ -82,7 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return complain("the disk is full; make room and run the same command again, or go on with: muc resume RUN")
+            where = f" ({error.filename})" if error.filename else ""
+            again = "go on with: muc resume RUN" if arguments[0] in TRAINING else "run the same command again"
+            return complain(f"the disk is full{where}; make room and {again}")
         if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
             return complain(f"no permission for {error.filename}; choose another place or change its permissions")
         if error.errno == errno.ENOMEM:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from muc.evaluation.records import check_retrain, evaluate_runs
 from muc.methods import METHODS, Method, Retrain, usual_methods
 from muc.methods.recipes import default_method
 from muc.report.sources import COMPARISON
+from muc.report.summary import SOMETHING
 from muc.report.words import method_name, metric_name, minutes
 from muc.run_folder import RunFolder, Split
 from muc.search import draw_trials, labelled, pick
@@ -70,16 +72,23 @@ def compare(
     methods = methods or usual_methods(settings.model.algorithm)
     wanted = check_before(original, request, methods, against, search)
     fraction = len(wanted.unlearn) / len(wanted.train)
-    candidates: list[RunFolder] = []
+    planned: dict[str, list[tuple[Method, Path]]] = {}
     for name in sorted(dict.fromkeys(methods), key=lambda name: name != "retrain"):  # first: searches look at it
         method = default_method(name, settings.data.name, settings.model.algorithm)
-        if isinstance(method, Retrain):
-            if against is None:
-                against = serve(original, method, request, out / name, runtime)
-            continue
-        trials = [method, *draw_trials(method, search - 1, original, fraction)] if search else [method]
-        served = [serve(original, m, request, out / label, runtime) for m, label in labelled(trials, name)]
-        candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
+        if not isinstance(method, Retrain):
+            trials = [method, *draw_trials(method, search - 1, original, fraction)] if search else [method]
+            planned[name] = [(trial, out / label) for trial, label in labelled(trials, name)]
+        elif against is None:
+            planned[name] = [(method, out / name)]
+    for method, place in chain(*planned.values()):  # all of them before anything is trained
+        refuse_other(RunFolder(place), original, method, wanted)
+    candidates: list[RunFolder] = []
+    for name, trials in planned.items():
+        served = [serve(original, method, request, place, runtime) for method, place in trials]
+        if name == "retrain":
+            (against,) = served
+        else:
+            candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
     records = evaluate_runs([original, *candidates], against, runtime)
     first, *rest = records[1:] if against else records
     comparison = Comparison(records, rank(first, rest), gaps_of(first, first)["AG"], against is not None)
@@ -95,7 +104,10 @@ def check_before(
         raise UserError("there is nothing to compare; give at least one method besides retrain")
     config.in_range("search", search, 0, 1000)
     if search > 1 and not len(original.split().validation):
-        raise UserError(f"{original} has no validation images to search with; pretrain with --validation-fraction 0.1")
+        raise UserError(
+            f"{original} has no validation images to search with; leave --search out, or hold images out from the "
+            "beginning with --validation-fraction 0.1 (in an import: if it was not trained on them)"
+        )
     wanted = wanted_of(original, request)
     settings = opening.pretraining_of(original)
     for name in methods:  # one that cannot serve the request says so before others have trained
@@ -123,11 +135,17 @@ def serve(
     run = RunFolder(out)
     if not run.started:
         return runs.unlearn_run(original, method, request, out, runtime)
+    refuse_other(run, original, method, wanted_of(original, request))
+    return run if run.done else runs.resume_run(run)
+
+
+def refuse_other(run: RunFolder, original: RunFolder, method: Method, wanted: Split) -> None:
+    """What was started there must be what is to be there."""
+    if not run.started:
+        return
     same = opening.method_of(run) == method and run.original_sha256() == original.result()["model_sha256"]
-    wanted = wanted_of(original, request)
     if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
         raise UserError(f"{run} holds another run (other method, settings or request); give another --out")
-    return run if run.done else runs.resume_run(run)
 
 
 def gaps_of(record: dict[str, Any], original: dict[str, Any]) -> dict[str, float]:
@@ -164,7 +182,9 @@ def rank(original: dict[str, Any], candidates: list[dict[str, Any]]) -> list[dic
 def losses(row: dict[str, Any]) -> str:
     """What of the rest changed: "retain accuracy -0.10 and test accuracy +0.20"."""
     changes = [(name, -value) for name, value in row.items() if name.startswith("lost_")]
-    return " and ".join(f"{name.removeprefix('lost_').replace('_', ' ')} {change:+.2f}" for name, change in changes)
+    return " and ".join(
+        f"{name.removeprefix('lost_').replace('_', ' ')} {round(change, 2) + 0.0:+.2f}" for name, change in changes
+    )
 
 
 def reasons(comparison: Comparison) -> list[str]:
@@ -199,6 +219,8 @@ def caveats(comparison: Comparison) -> list[str]:
         + (f"Retrain: AUC {levels['retrain']:.3f}. " if comparison.retrained else "")
         + "(AUC: how well what is to be forgotten is told from unseen data; 0.5 is not at all.)"
     ]
+    if comparison.retrained and levels["pretrain"] - levels["retrain"] < SOMETHING:
+        lines.append("There was hardly anything to forget: small gaps say little about a method.")
     calm = min(comparison.ranking, key=lambda row: row.get("AG_auc", float("inf")))
     if "AG_auc" in calm and calm is not first:
         lines.append(

@@ -173,7 +173,7 @@ class RunFolder:
         if self.path.exists() and not self._only_begun():
             if not self.started:
                 raise UserError(f"{self} is not empty and not a run; give another --out")
-            if not force:
+            if not force and not self._import_that_was_cut_off():
                 state = "a finished run" if self.done else "an interrupted run (muc resume continues it)"
                 raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
             self._empty()
@@ -195,6 +195,10 @@ class RunFolder:
     def _only_begun(self) -> bool:
         """Whether nothing is here but, perhaps, what a start that was killed left: files, but no config.json yet."""
         return all(p.name in ("split.json", IMAGES, "env.json") or p.suffix == PARTIAL for p in self.path.iterdir())
+
+    def _import_that_was_cut_off(self) -> bool:
+        """There is nothing in it that could go on."""
+        return not self.done and self.config()["kind"] == "import"
 
     def _empty(self) -> None:
         if other := next((file for file in self.path.rglob("config.json") if file != self.config_file), None):

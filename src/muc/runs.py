@@ -113,7 +113,7 @@ def resume_run(run: RunFolder) -> RunFolder:
         if run.done:
             raise UserError(f"the run {run} is finished; there is nothing to resume")
         if run.config()["kind"] == "import":
-            raise UserError(f"the import into {run} was cut off; run the import again with --force")
+            raise UserError(f"the import into {run} was cut off; run the import again")
         processes.first_only(run.sweep)
         return execute(run)
 

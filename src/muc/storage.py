@@ -208,7 +208,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         f"{path} is damaged (its checksum does not match); restore it from a copy or make the run again"
     )
     if not path.is_file():
-        raise UserError(f"{path} is missing; the run has no saved weights there")
+        raise UserError(f"{path} is missing; restore it from a copy or make the run again")
+    check_readable(path)
     try:
         with safe_open(path, framework="pt") as f:
             header = f.metadata() or {}
@@ -221,6 +222,12 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(text, str) or found.get("sha256") != _digest(tensors, text):
         raise damaged
     return tensors, json.loads(text)
+
+
+def check_readable(path: Path) -> None:
+    """safetensors says of a file without permission that it is not there, which is not to be called damage."""
+    with open(path, "rb"):
+        pass
 
 
 def _read_header(header: dict[str, str]) -> dict[str, Any]:

@@ -120,6 +120,20 @@ def test_images_that_cannot_be_audited_are_refused(tmp_path: Path, mine: list[Pa
     assert not (tmp_path / "a").exists()
 
 
+def test_a_start_that_fails_leaves_nothing_in_the_way_of_the_next(
+    tmp_path: Path, mine: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("muc.audit.protocol.start.signed", full)  # the last thing to be written
+        with pytest.raises(OSError, match="No space left"):
+            begin(tmp_path / "a", mine)
+    assert not list((tmp_path / "a").iterdir())
+    begin(tmp_path / "a", mine).commitment()
+
+
 def test_many_images_are_not_compared_two_by_two() -> None:
     compared = 0
 
@@ -990,7 +1004,7 @@ def test_a_plan_says_what_can_be_found_and_what_it_costs(capsys: pytest.CaptureF
         (["start", "--out", "x"], "no images were given"),
         (["collect", "nowhere", "--endpoint", "https://models.example"], "there is no audit at nowhere"),
         (["verdict", "nowhere"], "there is no audit at nowhere"),
-        (["verify", "nowhere"], "there is no folder 'nowhere'"),
+        (["verify", "nowhere"], "there is no audit at nowhere"),
     ],
 )
 def test_wrong_input_is_one_sentence(argv: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

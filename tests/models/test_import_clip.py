@@ -36,7 +36,7 @@ CALM = config.Runtime(device="cpu", threads=1)
 def images(monkeypatch: pytest.MonkeyPatch) -> ImageSet:
     found = pairs()
     for module in (opening, importing):
-        monkeypatch.setattr(module, "load_images", lambda _: found)
+        monkeypatch.setattr(module, "load_images", lambda _, **__: found)
     return found
 
 
@@ -136,7 +136,7 @@ def test_open_clips_weights_see_and_read_the_same(tmp_path: Path, images: ImageS
     torch.save({"epoch": 3, "state_dict": state}, file) if prefix else save_file(state, file)
     with pytest.MonkeyPatch.context() as patch:
         for module in (opening, importing):
-            patch.setattr(module, "load_images", lambda _: images)
+            patch.setattr(module, "load_images", lambda _, **__: images)
         run, summary = import_run(file, settings(f"open_clip/{name}"), tmp_path / "run", CALM)
         ours = opening.open_model(run, images)
     assert isinstance(ours, CLIP)
@@ -271,7 +271,7 @@ def test_a_folder_that_would_be_misread_is_refused(tmp_path: Path, folder: Path,
 
 
 def test_images_of_another_size_are_refused(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "load_images", lambda _: pairs(4 * SIZE))
+    monkeypatch.setattr(importing, "load_images", lambda _, **__: pairs(4 * SIZE))
     with pytest.raises(UserError, match=r"reads images of 16 pixels and these have 64; give --image-size 16"):
         import_run(folder, settings(), tmp_path / "run", CALM)
 
@@ -283,6 +283,6 @@ def test_what_is_needed_is_said(tmp_path: Path, images: ImageSet, monkeypatch: p
     open_clip_model(tmp_path / "configs", "tiny-needed")
     with pytest.raises(UserError, match="has no 'logit_scale'"):
         import_run(tmp_path / "file.safetensors", settings("open_clip/tiny-needed"), tmp_path / "run", CALM)
-    monkeypatch.setattr(importing, "load_images", lambda _: replace(images, train_captions=(), test_captions=()))
+    monkeypatch.setattr(importing, "load_images", lambda _, **__: replace(images, train_captions=(), test_captions=()))
     with pytest.raises(UserError, match="has no captions"):
         import_run(tmp_path / "file.safetensors", settings("open_clip/tiny-needed"), tmp_path / "run", CALM)

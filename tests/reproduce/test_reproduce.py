@@ -170,7 +170,7 @@ def test_costs_are_those_of_what_is_left(tmp_path: Path) -> None:
 
 def write_metrics(run: Path, epochs: int) -> None:
     run.mkdir(parents=True)
-    (run / "metrics.jsonl").write_text("{}\n" * epochs)
+    (run / "metrics.jsonl").write_text("".join(f'{{"epoch": {epoch}}}\n' for epoch in range(epochs)))
 
 
 def test_an_encoder_that_serves_two_requests_is_planned_once() -> None:

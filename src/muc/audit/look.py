@@ -55,7 +55,7 @@ def look(
     `view_pairs` pairs of views per image are averaged; one pair, as in the paper, is noisier.
     """
     if len(images) < 2:
-        raise UserError(f"{len(images)} images were given; at least 2 are needed, to compare them with each other")
+        raise UserError(f"at least 2 images are needed, to compare them with each other; got {len(images)}")
     in_range("--view-pairs", view_pairs, 1, 10_000)
     pixels = torch.from_numpy(np.ascontiguousarray(images))
     generator = torch.Generator().manual_seed(seed)

@@ -243,6 +243,8 @@ def verify(argv: Sequence[str]) -> None:
     from muc.audit.protocol.publish import read_verdict
 
     folder = AuditFolder(flags.audit)
+    if not any(path.exists() for path in (folder.commitment_file, folder.secret_file, folder.verdict_file)):
+        raise UserError(f"there is no audit at {folder}; give the folder of one, as its data owner hands it on")
     results = verifying.verify(folder, flags.published)
     for result in results:
         print(f"{'holds' if result.held else 'FAILS'}  {result.file}: {result.what}")

@@ -1,7 +1,7 @@
 """muc import, export, runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +10,7 @@ from tyro.conf import Positional
 
 from muc import config
 from muc.cli.flags import PretrainingFlags, Run, RuntimeFlags, parse, print_json, say
+from muc.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ def import_(argv: Sequence[str]) -> None:
         "         muc import clip-vit-base-patch32 --algorithm clip --data PAIRS --image-size 224"
     )
     default = Import.recipe(argv, file=tyro.MISSING)
+    # It was trained on all of them, unless one says otherwise: none may pass for images that it never saw.
+    default = replace(default, data=replace(default.data, validation_fraction=0.0))
     flags = parse(Import, argv, "import", about, example, default)
     from muc.models.importing import import_run
 
@@ -61,6 +64,8 @@ def export(argv: Sequence[str]) -> None:
 
     suffix = ".onnx" if flags.to == "onnx" else ".safetensors"
     out = flags.out or flags.run.with_name(flags.run.name + suffix)
+    if {out.suffix, suffix} == {".onnx", ".safetensors"}:
+        raise UserError(f"--out {out} is named as another kind of file than --to {flags.to} writes; call it …{suffix}")
     print(export_run(RunFolder(flags.run), flags.to, out, flags.force))
 
 

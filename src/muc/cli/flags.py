@@ -95,6 +95,7 @@ def parse(kind: type[T], argv: Sequence[str], command: str, about: str, example:
             explain(fault, argv, f"muc {name}", known(), example)
 
     watch: Callable[[Any], Any] = getattr(getattr(tyro, "_errors", None), "on_parse_error", nullcontext)
+    refuse_empty(argv)
     with watch(refuse):
         flags = fill(argv)
     refuse_twice(argv)
@@ -147,6 +148,15 @@ def name_of(argument: Any) -> str:
     return str(argument.lowered.metavar if argument.is_positional() else argument.lowered.name_or_flags[-1])
 
 
+def refuse_empty(argv: Sequence[str]) -> None:
+    """A variable of the shell that is not set would be the folder one is in."""
+    if "" in argv:
+        raise UserError("one of the values is empty (''); give it, or leave its flag out")
+    for flag, words in given(argv).items():
+        if "" in words:
+            raise UserError(f"{flag} is empty; give it a value, or leave it out")
+
+
 def refuse_twice(argv: Sequence[str]) -> None:
     """One of these would be ignored."""
     first, second = (given(argv).get(flag) for flag in SAME)
@@ -177,7 +187,8 @@ def peek(argv: Sequence[str], flag: str, default: str) -> str:
 
 
 def say(text: str) -> None:
-    """For the person at the terminal; standard output is for results."""
+    """For the person at the terminal; standard output is for results, of which none comes after this."""
+    sys.stdout.flush()
     print(text, file=sys.stderr)
 
 

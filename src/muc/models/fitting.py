@@ -153,5 +153,8 @@ def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> s
                 return f"it is a {architecture}{other}; give that {'architecture' if not other else 'kind of data'}"
     stem = fits[0].unequal.get("conv1.weight") if fits else None
     if stem and found[stem][-1] == 7:
-        return "its 7x7 first convolution is ImageNet's; train it with a 3x3 one, with which muc's ResNets begin"
+        return (
+            "its 7x7 first convolution is ImageNet's, and muc's ResNets begin with a 3x3 one; train it with that, "
+            "or wrap it in Python, where any network is taken: muc.SimCLR(encoder, feature_dim)"
+        )
     return f"give the weights of one of {', '.join(ARCHITECTURES)}"

@@ -1,6 +1,7 @@
 """Beginning an audit: draw the split, keep it secret, and publish a hash of it that nobody can take back."""
 
 import secrets
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -72,16 +73,25 @@ def start(
         salt=draw.randbytes(32).hex(),
     )
     make_folder(folder.key_file.parent, mode=0o700)
+    try:
+        _write(folder, secret, terms, Locations([str(path.absolute()) for path in paths]))
+    except BaseException:  # half an audit would be in the way of the next try
+        for path in (folder.secret_file, folder.forget_file, folder.commitment_file):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(folder.key_file.parent, ignore_errors=True)
+        raise
+    return folder
+
+
+def _write(folder: AuditFolder, secret: Secret, terms: Terms, located: Locations) -> None:
     key = new_key(folder.key_file)
     content = canonical(as_object(SECRET, secret))
     write_new_secret(folder.secret_file, content)
-    located = Locations([str(path.absolute()) for path in paths])
     write_new_secret(folder.images_file, canonical(as_object(IMAGES, located)))
     write_bytes(folder.forget_file, secret.forget_text().encode(errors="surrogateescape"))
     created = datetime.now(UTC).isoformat(timespec="seconds")
     commitment = Commitment(created, public_hex(key), digest(content), terms)
     write_bytes(folder.commitment_file, signed(as_object(COMMITMENT, commitment), key))
-    return folder
 
 
 def _check_images(records: list[ImageRecord]) -> None:
