@@ -10,6 +10,7 @@ from report_records import record
 from muc.report.group import compare
 from muc.report.noise import lead_of, led
 from muc.report.summary import summarise
+from muc.report.tables import all_tables
 
 
 def made(method: str, gap: float, seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -247,3 +248,13 @@ def test_tied_settings_of_a_search_admit_their_selection() -> None:
     said = text(made("retrain", 0), *tried)
     assert "They are the best of 3 settings of Fine-tune, chosen by the very gap" in said
     assert "settings of" not in text(made("retrain", 0), made("finetune", 1), made("neggrad", 1))
+
+
+def test_retrains_of_one_request_are_not_said_to_forget_different_images() -> None:
+    records = trials({"retrain": [0] * 3, "finetune": [0.8] * 3})
+    for r in records:
+        r["request_sha256"] = "one"
+    assert "which forget the same images, are 0.27 points apart" in text(*records)
+    (comparison,) = compare(records)
+    assert any("they forget the same images" in tile.note for tile in summarise(comparison).tiles)
+    assert "requests" not in next(t.caption for t in all_tables(records) if t.title.startswith("Gaps against chance"))

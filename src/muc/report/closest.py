@@ -135,8 +135,8 @@ def _against_chance(c: Comparison, gap: Stat, noise: Noise | None) -> list[str]:
         return ["There is no second Retrain seed, so it is not known how much of these gaps is chance."]
     yardstick = noise.between["AG"]
     text = (
-        f"Two Retrains with different seeds, which also forget different {what_of(c)}s, are {yardstick:.2f} points "
-        "apart by the same measure"
+        f"Two Retrains with different seeds, which {also_forget(c, noise)}, are {yardstick:.2f} points apart by the "
+        "same measure"
     )
     within = [entry_name(e) for e in c.ranked() if (g := e.gap("AG")) and g.mean <= yardstick]
     if not within:
@@ -185,6 +185,11 @@ def _selection(c: Comparison) -> list[str]:
         f"{who} the best of {tried} settings of {whose}, chosen by the very gap that is reported here; "
         "expect a somewhat larger gap on a new request."
     ]
+
+
+def also_forget(c: Comparison, noise: Noise) -> str:
+    """What else is different between Retrains of several seeds, if anything is."""
+    return f"{'forget the same' if noise.one_request else 'also forget different'} {what_of(c)}s"
 
 
 def what_of(c: Comparison) -> str:

@@ -19,6 +19,8 @@ class Noise:
     between: dict[str, float]
     """Mean over all pairs of Retrains of the gaps (and AGs) of one to the other: what a perfect method would show."""
     seeds: int
+    one_request: bool = False
+    """Whether all of them are known to forget the same images."""
 
 
 def noise_of(comparison: Comparison) -> Noise | None:
@@ -38,6 +40,7 @@ def noise_of(comparison: Comparison) -> Noise | None:
         sd={name: found.sd for name, found in spread.items() if found and found.sd is not None},
         between={key: sum(p[key] for p in pairs) / len(pairs) for key in keys},
         seeds=len(trials),
+        one_request=len(asked := {r.get("request_sha256") for r in retrain.records}) == 1 and None not in asked,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from muc.report.closest import (
     LITTLE,
+    also_forget,
     as_close,
     gap_text,
     names_of,
@@ -155,7 +156,7 @@ def _tiles(c: Comparison, noise: Noise | None) -> list[Tile]:
     else:
         tiles.append(Tile("Closest to Retrain", names, closest))
     if noise:
-        note = f"average gap; they forget different {what_of(c)}s ({noise.seeds} seeds)"
+        note = f"average gap; they {also_forget(c, noise)} ({noise.seeds} seeds)"
         tiles.append(Tile("Between two Retrains", f"{noise.between['AG']:.2f} points", note))
     # What a method costs is of no interest at first glance where it did nothing, or is one of several.
     if untouched is not None or len(tied) > 1:

@@ -234,9 +234,9 @@ def noise_table(comparison: Comparison) -> Table | None:
         title=f"Gaps against chance: {setting_name(comparison.setting)}",
         caption=f"Each gap divided by the noise floor, the standard deviation of Retrain over {noise.seeds} seeds"
         f"{', so few that the floor itself is rough' if noise.seeds < 5 else ''}. "
-        "'Retrain vs Retrain' is how far two Retrains with different seeds, and so other requests, are from each "
-        "other: a method at or below that line is as close to its Retrain as that. Whether two methods differ is "
-        "another question, which their gaps seed by seed answer.",
+        f"'Retrain vs Retrain' is how far two Retrains with other seeds{'' if noise.one_request else ' and requests'} "
+        "are from each other: a method at or below that line is as close to its Retrain as that. Whether two methods "
+        "differ is another question, which their gaps seed by seed answer.",
         columns=("Method", *map(metric_name, names), "Mean"),
         rows=tuple(rows),
     )
