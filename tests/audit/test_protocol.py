@@ -36,6 +36,7 @@ from muc.audit.protocol.start import _check_images, start, terms_for
 from muc.config import Views
 from muc.errors import UserError
 from muc.report.audit_page import audit_page
+from muc.storage import make_folder
 
 
 @pytest.fixture
@@ -1015,7 +1016,7 @@ def test_wrong_input_is_one_sentence(argv: list[str], words: str, capsys: pytest
 
 
 def test_a_place_that_takes_no_audit_is_one_sentence(mine: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    for out, words in (("/proc/x", "/proc/x/private cannot be written"), ("x" * 300, "is too long")):
+    for out, words in (("/proc/x", "/proc/x cannot be written"), ("x" * 300, "is too long")):
         assert run("start", mine[0].parent, "--out", out) == 2
         said = capsys.readouterr().err.splitlines()
         assert len(said) == 1
@@ -1105,3 +1106,20 @@ def test_terms_out_of_range_are_refused() -> None:
             Terms(**{**good, name: value})
     with pytest.raises(UserError, match="the statistic is 'mine'"):
         Terms(**good, statistic="mine")
+
+
+def test_two_starts_at_once_do_not_take_each_others_secrets(
+    tmp_path: Path, mine: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(folder: Path, mode: int = 0o777) -> None:
+        """Another start comes between the look at --out and the first file."""
+        monkeypatch.undo()
+        begin(tmp_path / "a", mine)
+        make_folder(folder, mode)
+
+    monkeypatch.setattr("muc.audit.protocol.start.make_folder", late)
+    with pytest.raises(UserError, match="cannot be written"):
+        begin(tmp_path / "a", mine, seed=1)
+    folder = AuditFolder(tmp_path / "a")
+    assert folder.key_file.exists()
+    assert folder.secret().forget

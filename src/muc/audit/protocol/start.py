@@ -24,7 +24,7 @@ from muc.audit.protocol.records import as_object, canonical, digest, read_bytes,
 from muc.audit.protocol.signing import new_key, public_hex, signed
 from muc.config import Views, in_range
 from muc.errors import UserError
-from muc.storage import make_folder
+from muc.storage import make_folder, writing
 
 VIEWS = 8
 """Of each image, for each model."""
@@ -72,7 +72,9 @@ def start(
         seed=draw.randbytes(32).hex(),
         salt=draw.randbytes(32).hex(),
     )
-    make_folder(folder.key_file.parent, mode=0o700)
+    make_folder(out)
+    with writing(folder.key_file.parent):
+        folder.key_file.parent.mkdir(0o700)  # refuses that of another start, which came first
     try:
         _write(folder, secret, terms, Locations([str(path.absolute()) for path in paths]))
     except BaseException:  # half an audit would be in the way of the next try
