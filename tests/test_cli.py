@@ -646,6 +646,18 @@ def test_how_to_go_on_can_be_pasted(
     assert capsys.readouterr().err == f"\nmuc: stopped{ending}\n"
 
 
+def test_a_second_ctrl_c_does_not_say_that_nothing_is_lost(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def at_once(*_: Any, **__: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("muc.runs._execute", at_once)
+    assert main(["unlearn", "runs/original", "--method", "finetune", "--forget-fraction", "0.2", "--out", "new"]) == 130
+    ending = "what was not saved yet is lost. Go on with: muc resume new"
+    assert capsys.readouterr().err == f"\nmuc: stopped; {ending}\n"
+
+
 def raise_error(error: Exception) -> NoReturn:
     raise error
 

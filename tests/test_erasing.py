@@ -261,3 +261,18 @@ def test_a_file_that_was_moved_is_sought_in_muc_data_whatever_root_the_run_names
         opening.located(data, run)
     write_npz(there, [0])
     assert opening.located(data, run).name == str(there / "mine.npz")
+
+
+def test_files_of_data_that_were_moved_are_found_when_others_were_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_folder(tmp_path, list(range(N)))
+    run = RunFolder(tmp_path / "run")
+    assert main(["pretrain", "--data", str(tmp_path / "mine"), "--stream", "on", *SMALL, "--out", str(run)]) == 0
+    gone, kept = np.split(run.split().retain, [1])
+    erased = places(run, gone)
+    (tmp_path / "data").mkdir()
+    shutil.rmtree(tmp_path / "mine")
+    write_folder(tmp_path / "data", sorted(set(range(N)) - set(erased)))
+    monkeypatch.chdir(tmp_path)  # ./data is where data are, where MUC_DATA does not say
+    assert opening.open_images(run, kept).train[kept].any()

@@ -199,6 +199,14 @@ def test_ctrl_c_and_sigterm_save_and_say_how_to_go_on(tmp_path: Path) -> None:
     assert_same_bits(run, whole)
 
 
+def test_a_terminal_that_closes_saves_what_was_done(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    argv = ["pretrain", *SLOW_ENOUGH, "--checkpoint-seconds", "100000", "--out", str(run)]
+    said = stop(argv, run.path, signal.SIGHUP)
+    assert said.splitlines()[-1] == f"muc: stopped; nothing is lost. Go on with: muc resume {run}"
+    assert run.load_state() is not None
+
+
 @pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_a_demo_that_is_stopped_leaves_nobody_behind(tmp_path: Path, with_signal: signal.Signals) -> None:
     """The signal reaches the first process alone, as from a service's manager; its workers end with it."""

@@ -71,7 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(str(error))
     except KeyboardInterrupt as stop:
         again = how_to_go_on(stop, arguments)
-        print(f"\nmuc: stopped{f'; nothing is lost. Go on with: {again}' if again else ''}", file=sys.stderr)
+        lost = "what was not saved yet" if isinstance(stop, Interrupted) and not stop.saved else "nothing"
+        print(f"\nmuc: stopped{f'; {lost} is lost. Go on with: {again}' if again else ''}", file=sys.stderr)
         return 130
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):

@@ -81,10 +81,11 @@ def compare(
         elif against is None:
             planned[name] = [(method, out / name)]
     for method, place in chain(*planned.values()):  # all of them before anything is trained
-        refuse_other(RunFolder(place), original, method, wanted)
+        if (run := RunFolder(place)).started:
+            refuse_other(run, original, method, wanted)
     candidates: list[RunFolder] = []
     for name, trials in planned.items():
-        served = [serve(original, method, request, place, runtime) for method, place in trials]
+        served = [finished(RunFolder(place), original, method, request, runtime) for method, place in trials]
         if name == "retrain":
             (against,) = served
         else:
@@ -133,16 +134,21 @@ def serve(
 ) -> RunFolder:
     """The finished run in `out`, an interrupted one continued, or a new one."""
     run = RunFolder(out)
+    if run.started:
+        refuse_other(run, original, method, wanted_of(original, request))
+    return finished(run, original, method, request, runtime)
+
+
+def finished(
+    run: RunFolder, original: RunFolder, method: Method, request: config.Request, runtime: config.Runtime | None
+) -> RunFolder:
     if not run.started:
-        return runs.unlearn_run(original, method, request, out, runtime)
-    refuse_other(run, original, method, wanted_of(original, request))
+        return runs.unlearn_run(original, method, request, run.path, runtime)
     return run if run.done else runs.resume_run(run)
 
 
 def refuse_other(run: RunFolder, original: RunFolder, method: Method, wanted: Split) -> None:
     """What was started there must be what is to be there."""
-    if not run.started:
-        return
     same = opening.method_of(run) == method and run.original_sha256() == original.result()["model_sha256"]
     if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
         raise UserError(f"{run} holds another run (other method, settings or request); give another --out")

@@ -25,8 +25,9 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or a termination signal arrived in training; of a run, what was done is saved, and `command` goes on."""
+    """Ctrl-C or a termination signal arrived; `command` goes on from what is saved, which is all that was done, unless
+    it had to stop at once."""
 
-    def __init__(self, command: str = "") -> None:
+    def __init__(self, command: str = "", saved: bool = True) -> None:
         super().__init__(command)
-        self.command = command
+        self.command, self.saved = command, saved

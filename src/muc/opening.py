@@ -115,7 +115,7 @@ def located(data: config.Data, run: RunFolder) -> config.Data:
         return data if data.root and data.root.exists() else elsewhere
     if path.exists():
         return data
-    moved = data_root(elsewhere) / path.name
+    moved = (data_root(elsewhere) / path.name).resolve()  # its files may be named by their whole paths
     if not moved.exists():
         raise UserError(
             f"the data of {run} are not at '{data.name}' any more; put them back, or name the folder that holds "

@@ -156,8 +156,8 @@ def execute(run: RunFolder, images: ImageSet | None = None) -> RunFolder:
     """Train what the folder (held) describes, from its last saved state if there is one, and finish it."""
     try:
         return _execute(run, images)
-    except KeyboardInterrupt:
-        raise Interrupted(run.how_to_go_on) from None
+    except KeyboardInterrupt as stop:
+        raise Interrupted(run.how_to_go_on, saved=isinstance(stop, Interrupted)) from None
 
 
 def _execute(run: RunFolder, images: ImageSet | None) -> RunFolder:

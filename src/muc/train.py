@@ -171,13 +171,14 @@ class Training:
 
 @contextmanager
 def interrupts() -> Generator[Callable[[], bool]]:
-    """-> a function that says whether Ctrl-C or SIGTERM came. A second Ctrl-C stops at once, saving nothing."""
+    """-> a function that says whether Ctrl-C or SIGTERM came, or the terminal closed (but not where that is to be
+    ignored, as under nohup). A second Ctrl-C stops at once, saving nothing."""
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {kind: signal.getsignal(kind) for kind in kinds}
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    kinds = [kind for kind in before if kind != signal.SIGHUP or before[kind] != signal.SIG_IGN]
 
     def handle(number: int, _frame: Any) -> None:
         arrived.append(number)

@@ -88,6 +88,19 @@ def test_a_folder_of_some_tool_is_no_class(tmp_path: Path, name: str) -> None:
     assert images.digest == whole
 
 
+def test_pictures_of_the_users_own_are_not_passed_over_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    animals(tmp_path)
+    paint(tmp_path / "_unknown" / "0.png")
+    paint(tmp_path / "__MACOSX" / "._0.png")
+    paint(tmp_path / ".cache" / "0.png")
+    load(tmp_path)
+    said = capsys.readouterr().err
+    assert f"{tmp_path / '_unknown'} is passed over; rename it, without the _" in said
+    assert said.count("is passed over") == 1
+
+
 def test_a_hidden_folder_may_hold_all_data(tmp_path: Path) -> None:
     assert len(names(load(animals(tmp_path / ".cache" / "_pets")))) == 6
 

@@ -111,7 +111,7 @@ def test_one_changed_pixel_label_or_caption_is_another_image() -> None:
     labels[4] = (labels[4] + 1) % 3
     captions[4] = ["a b"]
     for change in ({"train": pixels}, {"train_labels": labels}, {"train_captions": captions}):
-        changed = ImageSet(**{**vars(pairs), **change})
+        changed = replace(pairs, **change)
         with pytest.raises(UserError, match="training image 4 first"):
             put_back(changed, take_inventory(pairs), np.arange(len(pairs.train)), "a run")
         assert put_back(changed, take_inventory(pairs), np.array([0, 1]), "a run").train_captions[4] == [NO_CAPTION]

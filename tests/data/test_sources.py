@@ -629,3 +629,27 @@ def test_a_link_that_leads_nowhere_is_no_picture(tmp_path: Path) -> None:
     whole = load(tmp_path).digest
     (tmp_path / "a" / ".#lock").symlink_to("nobody@nowhere.1")
     assert load(tmp_path).digest == whole
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "JPEG"])
+@pytest.mark.parametrize(
+    "about",
+    [
+        b"Exif\0\0garbage",
+        # Upright by a quarter, and a width of the wrong kind, which Pillow reads and cannot write.
+        b"Exif\0\0II*\0\x08\0\0\0\2\0\x12\1\3\0\1\0\0\0\6\0\0\0\x13\2\2\0\1\0\0\0x\0\0\0\0\0\0\0",
+    ],
+    ids=["unreadable", "unwritable"],
+)
+def test_what_stands_beside_a_picture_may_be_damaged(tmp_path: Path, kind: str, about: bytes) -> None:
+    Image.fromarray(INK).save(tmp_path / "it", kind, exif=about)
+    assert read_image(tmp_path / "it", 6).shape == (3, 6, 6)
+
+
+def test_one_reading_serves_beginning_a_run_and_going_on(tmp_path: Path) -> None:
+    for i in range(8):
+        file = tmp_path / "set" / "ab"[i % 2] / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(RANDOM.integers(0, 256, (6, 6, 3), dtype=np.uint8)).save(file)
+    settings = Data(name=str(tmp_path / "set"), image_size=6)
+    assert load_images(settings, complete=False) is load_images(settings) is load_images(settings, complete=False)

@@ -275,3 +275,16 @@ def test_the_smallest_data_and_request_there_can_be() -> None:
     split = make_split(image_set(4), Data(validation_fraction=0), 0)
     after = apply_request(split, Request(forget_fraction=0.5), image_set(4))
     assert (len(after.unlearn), len(after.retain)) == (2, 2)
+
+
+def test_names_that_look_the_same_are_counted_once(tmp_path: Path) -> None:
+    album = replace(ALBUM, train_names=[f"e\u0301{i}.png" for i in range(6)])
+    with pytest.raises(UserError, match=r"\(6 in all\)"):
+        apply_request(ALL, asked(tmp_path, "zzz"), album)
+
+
+def test_images_are_compared_with_those_to_forget_without_reading_them_again(tmp_path: Path) -> None:
+    apply_request(ALL, asked(tmp_path, "a/1.png"), ALBUM)
+    first = ALBUM.train_contents
+    apply_request(ALL, asked(tmp_path, "b/4.png"), ALBUM)
+    assert ALBUM.train_contents is first

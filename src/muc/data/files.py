@@ -171,6 +171,14 @@ def select(images: Pixels, rows: np.ndarray) -> Pixels:
     return images.select(rows) if isinstance(images, ImageFiles) else images[rows]
 
 
+def contents(pixels: Pixels) -> np.ndarray:
+    """(n, 32) uint8 SHA-256 of what each image shows, or of its file."""
+    if isinstance(pixels, ImageFiles):
+        return pixels.contents
+    found = b"".join(sha256(np.ascontiguousarray(image).data).digest() for image in pixels)
+    return np.frombuffer(found, np.uint8).reshape(-1, 32)
+
+
 def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
     """The files of both, one after the other, by their whole paths."""
     if first.slices and second.slices:
@@ -231,9 +239,7 @@ def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarra
     try:
         with Image.open(source, formats=tuple(FORMATS)) as image:
             pixels = image.width * image.height
-            if pixels <= MAX_PIXELS:
-                ImageOps.exif_transpose(image, in_place=True)  # a camera that was held upright
-            plain = as_mode(image, "RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
+            plain = as_mode(upright(image), "RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
             fitted = plain and ImageOps.fit(plain, (size, size), Image.Resampling.BILINEAR)
     except UnidentifiedImageError:
         raise ValueError(f"is not a readable image (none of {', '.join(FORMATS)})") from None
@@ -243,6 +249,22 @@ def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarra
         raise ValueError(f"has {image.width}x{image.height} pixels, and at most {MAX_PIXELS:,} are read")
     array = np.asarray(fitted)
     return array.transpose(2, 0, 1) if channels == 3 else array[None]
+
+
+def upright(image: "Image.Image") -> "Image.Image":
+    """As its camera was held, where that can be read: what else stands beside a picture may be damaged (Pillow's
+    exif_transpose would write all of it anew)."""
+    from PIL import Image
+
+    image.load()  # its pixels may not be damaged
+    try:
+        held = image.getexif().get(0x0112)
+    except Exception:  # Pillow raises many kinds here, too
+        return image
+    turn = Image.Transpose
+    ways = {2: turn.FLIP_LEFT_RIGHT, 3: turn.ROTATE_180, 4: turn.FLIP_TOP_BOTTOM, 5: turn.TRANSPOSE}
+    ways |= {6: turn.ROTATE_270, 7: turn.TRANSVERSE, 8: turn.ROTATE_90}
+    return image.transpose(ways[held]) if held in ways else image
 
 
 def as_mode(image: "Image.Image", mode: str) -> "Image.Image":

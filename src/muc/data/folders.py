@@ -37,15 +37,22 @@ def walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
             yield from walk(path, above)
 
 
+def is_picture(path: Path) -> bool:
+    """One that can be read. macOS keeps a ._IMG.jpg beside an IMG.jpg on other systems' disks, which is none."""
+    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+
+
 def find_pictures(folder: Path) -> list[Path]:
-    """Those that can be read. macOS keeps a ._IMG.jpg beside an IMG.jpg on other systems' disks, which is none."""
-    found = [path for path in walk(folder) if not path.name.startswith(".")]
-    if unread := [path for path in found if path.suffix.lower() in UNREAD]:
+    found = list(walk(folder))
+    if unread := [path for path in found if path.suffix.lower() in UNREAD and not path.name.startswith(".")]:
         tell_once(
             f"muc: note: {len(unread):,} pictures in {folder} are of a kind that is not read, {unread[0].name} first; "
             "convert them (to .jpg, say) if they are to be seen"
         )
-    return [path for path in found if path.suffix.lower() in IMAGE_SUFFIXES]
+    for path in found:
+        if path.name.startswith("_") and path.is_dir() and any(map(is_picture, walk(path))):
+            tell_once(f"muc: note: {path} is passed over; rename it, without the _, if its pictures are to be seen")
+    return list(filter(is_picture, found))
 
 
 def find_classes(*folders: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from muc.data.captions import check_captions
-from muc.data.files import ImageFiles, Pixels, as_mode, select
+from muc.data.files import ImageFiles, Pixels, as_mode, contents, select
 from muc.errors import UserError
 
 OF_FILES = "files:"  # how the digest of an image set begins whose pixels are decoded as they are needed
@@ -89,6 +89,11 @@ class ImageSet:
     def nbytes(self) -> int:
         """Of all pixels, once decoded."""
         return self.train.nbytes + self.test.nbytes
+
+    @cached_property
+    def train_contents(self) -> np.ndarray:
+        """(n, 32) uint8 SHA-256 of what each training image shows, or of its file. Every request asks for them."""
+        return contents(self.train)
 
     @cached_property
     def digest(self) -> str:

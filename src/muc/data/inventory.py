@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from muc.data.files import ImageFiles, Pixels, join
+from muc.data.files import ImageFiles, Pixels, contents, join
 from muc.data.images import ImageSet
 from muc.errors import UserError
 
@@ -50,29 +50,21 @@ class Inventory:
 
 
 def take_inventory(images: ImageSet) -> Inventory:
-    train = _digests(images.train, images.train_labels, images.train_captions, images.class_names)
-    test = _digests(images.test, images.test_labels, images.test_captions, images.class_names)
+    train = _digests(images.train_contents, images.train_labels, images.train_captions, images.class_names)
+    test = _digests(contents(images.test), images.test_labels, images.test_captions, images.class_names)
     return Inventory(train, test, images.class_names, images.channels, images.image_size)
 
 
 def _digests(
-    pixels: Pixels, labels: np.ndarray, captions: Sequence[Sequence[str]], class_names: Sequence[str]
+    contents: np.ndarray, labels: np.ndarray, captions: Sequence[Sequence[str]], class_names: Sequence[str]
 ) -> np.ndarray:
     """Of pixels or, where they are streamed, of their files. Classes count by name: numbers shift when one is gone."""
-    texts = captions if len(captions) else [()] * len(pixels)
+    texts = captions if len(captions) else [()] * len(contents)
     rows = (
         sha256(content.tobytes() + json.dumps([class_names[label], *some]).encode()).digest()
-        for content, label, some in zip(contents(pixels), labels.tolist(), texts, strict=True)
+        for content, label, some in zip(contents, labels.tolist(), texts, strict=True)
     )
     return np.frombuffer(bytearray().join(rows), np.uint8).reshape(-1, 32)  # a bytearray, which tensors may share
-
-
-def contents(pixels: Pixels) -> np.ndarray:
-    """(n, 32) uint8 SHA-256 of what each image shows, or of its file."""
-    if isinstance(pixels, ImageFiles):
-        return pixels.contents
-    found = b"".join(sha256(np.ascontiguousarray(image).data).digest() for image in pixels)
-    return np.frombuffer(found, np.uint8).reshape(-1, 32)
 
 
 def put_back(images: ImageSet, inventory: Inventory, needed: np.ndarray, whose: str) -> ImageSet:

@@ -13,7 +13,6 @@ import numpy as np
 from muc.config import Request, in_range
 from muc.data.folders import INSTEAD_OF_TEST
 from muc.data.images import ImageSet
-from muc.data.inventory import contents
 from muc.data.loader import MIN_RETAIN
 from muc.errors import UserError, check_name
 from muc.processes import first_only
@@ -69,7 +68,7 @@ def forget_indices(split: Split, forget: Sequence[int] | np.ndarray, names: Sequ
 
 def tell_of_copies(wanted: Split, images: ImageSet) -> None:
     """Who asks for an image to be forgotten means what it shows, and not this file alone."""
-    digests = contents(images.train)
+    digests = images.train_contents
     known = {row.tobytes() for row in digests[wanted.unlearn]}
     copies = [int(i) for i in wanted.retain if digests[i].tobytes() in known]
     if copies:
@@ -110,7 +109,7 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
         elif line.isdecimal() and len(line) < 19 and not numbered:
             indices.append(int(line))
         elif by_name:
-            raise unknown_image(line, path, list(by_name))
+            raise unknown_image(line, path, list(dict.fromkeys(map(composed, named))))
         else:
             raise UserError(
                 f"'{line}' in {path} is not an index; {images.name} has no file names, so list whole numbers"

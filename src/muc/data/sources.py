@@ -32,8 +32,13 @@ def load_images(settings: Data, complete: bool = True) -> ImageSet:
     if a file has changed. Where it need not be `complete` any more, a class may have lost all its training images."""
     if (path := source(settings)) is None:
         return _load(settings)
-    complete = complete or path.is_file()  # it has no class folders: one reading serves all
-    return _load_once(settings, complete, path, fingerprint(path), memory())
+    about = (path, fingerprint(path), memory())
+    try:
+        return _load_once(settings, True, *about)  # one reading serves all
+    except UserError:
+        if complete:
+            raise
+    return _load_once(settings, False, *about)
 
 
 def source(settings: Data) -> Path | None:
