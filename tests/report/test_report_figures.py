@@ -62,6 +62,19 @@ def test_methods_share_one_scale(drawn: list[Figure]) -> None:
     assert second[1] == pytest.approx(np.abs(strong["gap"]).max())
 
 
+def test_all_models_stand_beside_the_original_on_one_scale(drawn: list[Figure]) -> None:
+    looks = {"retrain": look(4, trace=-0.3), "finetune": look(4)}
+    heatmaps.similarity_grid(looks)
+    shown = [ax.images[0].get_array() for ax in drawn[0].axes[:3]]
+    for matrix, expected in zip(
+        shown, (looks["retrain"]["before"], *(own["after"] for own in looks.values())), strict=True
+    ):
+        np.testing.assert_allclose(matrix, expected)
+    assert [ax.get_title() for ax in drawn[0].axes[:3]] == ["Original", "Retrain", "Fine-tune"]
+    assert len(set(limits(drawn[0])[:3])) == 1
+    assert limits(drawn[0])[0] == pytest.approx((np.min(shown), np.max(shown)))
+
+
 def test_hostile_names_are_drawn_as_text() -> None:
     given = look(2) | {"names": [r"$\frac{", "日本<b>\n"]}
     assert size(heatmaps.look_figure(given))[0] > 500

@@ -34,7 +34,7 @@ def found(out: Path) -> dict[str, Any]:
 def test_every_figure_is_written_with_words_for_those_who_do_not_see_it(found: dict[str, Any], out: Path) -> None:
     pictures = {
         "negative-alignment": ["negative-alignment-simclr"],
-        "heatmaps": ["ac-simclr", "methods-simclr"],
+        "heatmaps": ["ac-simclr", "methods-simclr", "models-simclr"],
         "privacy": ["retrain-minus-ac-simclr"],
         "emia-threshold": ["thresholds-simclr"],
     }

@@ -12,9 +12,11 @@ from muc import config, opening, search
 from muc.__main__ import main
 from muc.errors import UserError
 from muc.evaluation.gaps import METRICS
+from muc.methods import FineTune
 from muc.report.cells import Table
 from muc.report.group import compare as group
 from muc.reproduce import find_recipe
+from muc.reproduce.choices import Choice
 from muc.reproduce.classifier_gaps import Reselected
 from muc.reproduce.from_records import Found, FromRecords, errata
 from muc.reproduce.recipe import Options, carry_out
@@ -84,6 +86,9 @@ def test_what_is_said_without_the_searched_seed_is_the_gap_that_was_searched_by(
     (said,) = without_first_seed(records, Options(seeds=(0, 1), search=2))
     assert said.endswith("Fine-tune 0.20, NegGrad 2.00.")
     assert not without_first_seed(records, Options(seeds=(0, 1)))
+    given = Choice("cifar10", "moco", "resnet18", 0.1, FineTune(), seed=0)  # chosen elsewhere, on one of these seeds
+    assert without_first_seed(records, Options(seeds=(0, 1), chosen=(given,))) == [said]
+    assert not without_first_seed(records, Options(seeds=(1, 2), chosen=(given,)))
 
 
 def test_forgetting_scores_and_their_gaps() -> None:
@@ -255,6 +260,20 @@ def test_settings_can_be_selected_by_another_criterion(own: Path) -> None:
     assert "settings chosen by AG auc" in (calm / "tables.md").read_text()
     again = [*asked[: asked.index("--search")], *asked[asked.index("--search") + 2 :], "--dry-run"]
     assert main([*again, "--recipe", str(calm / "recipe.json")]) == 0
+
+
+@pytest.mark.parametrize("name", ["classifier-gaps", "heatmaps"])
+def test_a_search_is_written_down_beside_whatever_was_made_by_it(name: str, own: Path) -> None:
+    asked = ["reproduce", name, "--out", str(own), "--algorithms", "simclr", "--methods", "finetune", "--search", "2"]
+    assert main([*asked, *SMOKE]) == 0
+    choices = json.loads((own / name / "recipe.json").read_text())["choices"]
+    assert {choice["criterion"] for choice in choices} == {"AG_classifier" if name == "classifier-gaps" else "AG"}
+    assert all(len(choice["trials"]) == 2 for choice in choices)
+    if name == "classifier-gaps":
+        for c in choices:
+            best = min(c["trials"], key=lambda trial: trial["validation_AG_classifier"])
+            assert c["method"] == best["method"]
+        assert "2 settings of every method" in (own / name / "tables.md").read_text()
 
 
 def test_nothing_is_made_again_where_both_criteria_agree(own: Path) -> None:

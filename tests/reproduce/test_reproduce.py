@@ -9,7 +9,8 @@ import pytest
 
 from muc import config, opening
 from muc.__main__ import main
-from muc.reproduce import RECIPES, find_recipe, white_box
+from muc.errors import UserError
+from muc.reproduce import RECIPES, find_recipe, recipe, white_box
 from muc.reproduce.recipe import Options, Step, carry_out
 from muc.reproduce.time_memory import TimeMemory, tabulate
 from muc.reproduce.trial import AC, JUDGING_SECONDS, START_SECONDS, Trial, encoder_settings
@@ -45,13 +46,15 @@ def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
 
 def test_a_table_says_where_its_settings_come_from(out: Path) -> None:
     text = (out / "cifar10-10" / "tables.md").read_text()
-    assert "2 settings of every method, drawn from the paper's ranges, the defaults among them, were tried" in text
+    drawn = "2 settings of every method, drawn from {}, the defaults among them, were tried on seed 0"
+    assert drawn.format("ranges that suit the embedded images") in text
+    assert drawn.format("the paper's ranges") in white_box.where_settings_come_from(Options(search=2))
     assert "the one with the smallest AG on validation images served all seeds" in text
     assert re.search(r"Without seed 0, AG \(.*\): .*Fine-tune \d", text)
     rows = [line for line in text.splitlines() if line.startswith("| Alignment Calibration | epochs = 1")]
     assert len(rows) == 1
     assert "reading = equations" in rows[0]
-    assert "drawn from the paper's ranges" in (out / "cifar10-10" / "report.html").read_text().replace("&#39;", "'")
+    assert "drawn from ranges that suit" in (out / "cifar10-10" / "report.html").read_text()
 
 
 def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFixture) -> None:
@@ -243,6 +246,25 @@ def test_settings_that_were_chosen_for_the_released_codes_encoders_serve_such_en
     assert main(["reproduce", "cifar10-10", *flags, *both, "--out", str(tmp_path / "refused")]) == 2
     assert "--recipe has settings of both readings" in capsys.readouterr().err
     assert not (tmp_path / "refused").exists()
+
+
+def test_data_that_are_not_there_are_missed_before_anything_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUC_DATA", str(tmp_path / "data"))
+    opened: list[str] = []
+
+    def load(data: config.Data) -> None:
+        opened.append(data.name)
+        if data.name == "svhn":
+            raise UserError("could not get svhn")
+
+    monkeypatch.setattr(recipe, "load_images", load)
+    flags = ["--algorithms", "moco", "--seeds", "0", "--device", "cpu", "--out", str(tmp_path / "out")]
+    assert main(["reproduce", "cifar10-10", "svhn", *flags]) == 2
+    assert "could not get svhn" in capsys.readouterr().err
+    assert opened == ["cifar10", "svhn"]
+    assert not (tmp_path / "out").exists()
 
 
 UNREAD = {

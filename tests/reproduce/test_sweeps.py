@@ -13,6 +13,7 @@ import pytest
 from muc import config, opening
 from muc.__main__ import main
 from muc.errors import UserError
+from muc.evaluation.gaps import METRICS
 from muc.methods import AlignmentCalibration, FineTune
 from muc.recipes import recipe
 from muc.report import render
@@ -93,7 +94,9 @@ def test_an_ablation_changes_nothing_but_the_calibrations_of_the_chosen_ac(
 
 
 def test_an_ablation_stands_beside_the_papers(ablated: Path) -> None:
-    records = results(ablated)
+    found = results(ablated)
+    assert [r["method"] for r in found].count("retrain") == 2  # one a share: gaps can be computed again
+    records = [r for r in found if r["method"] != "retrain"]
     assert len(records) == 2 * len(ablation.CHANGES)
     text = (ablated / "tables.md").read_text()
     rows = [line for line in text.splitlines() if re.match(r"\| with", line)]
@@ -106,6 +109,17 @@ def test_an_ablation_stands_beside_the_papers(ablated: Path) -> None:
     assert float(rows[1].split(" | ")[5]) == round(records[1]["metrics"]["unlearn_AUC"], 3)
     printed = [line.split(" | ") for line in text.splitlines() if line.startswith("| ↳ paper")]
     assert [(p[3], p[6]) for p in printed] == [("0.92", "2.00"), ("1.25", "4.12"), ("2.60", "6.45")]
+
+
+def test_an_ablation_of_several_seeds_names_the_gap_of_means_and_chance() -> None:
+    def records(*values: float) -> list[dict[str, Any]]:
+        return [{"metrics": dict.fromkeys(METRICS, value)} for value in values]
+
+    exact = records(50.0, 60.0)
+    assert ablation.of_means(records(52.0, 58.0), exact) == "of means 0.00"  # 2 and 2 seed by seed
+    assert ablation.of_means(records(52.0), exact[:1]) is None
+    assert "are 10.00 (10\N{NO-BREAK SPACE}%) apart" in ablation.chance({0.1: exact})
+    assert not ablation.chance({0.1: exact[:1]})
 
 
 def test_a_sweep_uses_the_encoder_and_retrain_of_the_table(swept: Path, out: Path) -> None:

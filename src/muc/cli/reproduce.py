@@ -71,7 +71,7 @@ def reproduce(argv: Sequence[str]) -> None:
         check_name("table or figure", name, (*RECIPES, ALL))
     from muc.report.render import print_terminal
     from muc.reproduce.choices import of_other_epochs, read_choices
-    from muc.reproduce.recipe import carry_out, check_read, describe
+    from muc.reproduce.recipe import carry_out, check_data, check_read, describe
     from muc.runtime import Runtime
 
     recipes = {name: find_recipe(name) for name in (RECIPES if ALL in flags.names else flags.names)}
@@ -84,10 +84,11 @@ def reproduce(argv: Sequence[str]) -> None:
     if not flags.dry_run:
         Runtime(flags.runtime)  # a device that is not there is refused before anything is done
     notes += [] if flags.smoke else of_other_epochs(chosen, flags.epochs)
-    plan = [step for name, recipe in recipes.items() for step in recipe.plan(wanted[name], folders[name])]
-    say("\n".join([*notes, describe(plan, flags.smoke)]))
+    plans = {name: recipe.plan(wanted[name], folders[name]) for name, recipe in recipes.items()}
+    say("\n".join([*notes, describe([step for plan in plans.values() for step in plan], flags.smoke)]))
     if flags.dry_run:
         return
+    check_data(plans.values())
     for name, recipe in recipes.items():
         if len(recipes) > 1:
             say(f"{name}: {recipe.title}")
@@ -159,6 +160,7 @@ def folder_of(name: str, options: "Options") -> Path:
 
     by = "" if options.criterion == Options.criterion else f"-by-{options.criterion}"
     folder = options.out / f"{name}{by}{'-compat' if options.reading == 'compat' else ''}"
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, where the folder of this table would be; give another --out")
+    for path in (options.out, folder):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{path} is a file, where the folder of this table would be; give another --out")
     return folder

@@ -23,6 +23,7 @@ CHANGE_LABEL = "more alike now  ←  0  →  less alike now"
 CAPTION = 28  # so many characters of a pair's caption are shown
 NUMBERED = 10  # up to so many images the values stand in the cells
 NAMED = 16  # up to so many the images are named (or shown) along the axes
+COLUMNS = {4: 2, 7: 4, 8: 4}  # of so many matrices; three of others
 
 
 Thumbnails = Sequence[bytes] | np.ndarray
@@ -35,17 +36,17 @@ def look_figure(look: Mapping[str, Any], thumbnails: Thumbnails | None = None) -
     pictures = open_thumbnails(thumbnails, len(gap))
     figure = Figure(figsize=(13, 5.8), layout=layout_of_maps())
     axes = figure.subplots(1, 3)
-    low, high = min(before.min(), after.min()), max(before.max(), after.max())
-    names = _names(look)
+    similarities, names = _scale(SIMILARITY, [before, after]), _names(look)
     shown = None
     for ax, matrix, title in ((axes[0], before, "Before unlearning"), (axes[1], after, "After unlearning")):
-        shown = draw_matrix(ax, matrix, title, SIMILARITY, (low, high), names, pictures, _captions(look, ax is axes[0]))
+        shown = draw_matrix(
+            ax, matrix, title, SIMILARITY, similarities, names, pictures, _captions(look, ax is axes[0])
+        )
     change = draw_matrix(
-        axes[2], gap, "Change (before − after)", CHANGE, around_zero([gap]), names, pictures, _captions(look, False)
+        axes[2], gap, "Change (before − after)", CHANGE, _scale(CHANGE, [gap]), names, pictures, _captions(look, False)
     )
     assert shown is not None
-    compared = "image and caption" if look.get("of_pairs") else "two views"
-    scale_below(figure, shown, list(axes[:2]), f"different  ←  similarity of {compared}  →  alike")
+    scale_below(figure, shown, list(axes[:2]), _similarity_label(look))
     scale_below(figure, change, [axes[2]], CHANGE_LABEL)
     return png(figure)
 
@@ -53,24 +54,46 @@ def look_figure(look: Mapping[str, Any], thumbnails: Thumbnails | None = None) -
 def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | None = None) -> bytes:
     """PNG: the change that each method made to the same images, side by side on one colour scale."""
     matrices = {method: _matrix(look, "gap") for method, look in looks.items()}
+    return _grid(matrices, next(iter(looks.values())), CHANGE, CHANGE_LABEL, thumbnails)
+
+
+def similarity_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | None = None) -> bytes:
+    """PNG: how the original and every unlearned model see the same images, side by side on one colour scale."""
     first = next(iter(looks.values()))
+    matrices = {"pretrain": _matrix(first, "before")} | {m: _matrix(look, "after") for m, look in looks.items()}
+    return _grid(matrices, first, SIMILARITY, _similarity_label(first), thumbnails)
+
+
+def _grid(
+    matrices: Mapping[str, np.ndarray],
+    first: Mapping[str, Any],
+    colours: str,
+    label: str,
+    thumbnails: Thumbnails | None,
+) -> bytes:
+    """`first`: any of the looks, for names and captions."""
     pictures = open_thumbnails(thumbnails, len(first["gap"]))
     if any(m.shape != (len(first["names"]),) * 2 for m in matrices.values()):
         raise UserError("the looks are at different numbers of images; look at the same images with every method")
-    columns = 2 if len(matrices) == 4 else min(len(matrices), 3)
+    columns = COLUMNS.get(len(matrices), min(len(matrices), 3))
     rows = -(-len(matrices) // columns)
     figure = Figure(figsize=(4.3 * columns, 4.6 * rows + 0.9), layout=layout_of_maps())
     axes = figure.subplots(rows, columns, squeeze=False)
-    scale, names = around_zero(list(matrices.values())), _names(first)
+    scale, names = _scale(colours, list(matrices.values())), _names(first)
     shown = None
     for i, (ax, (method, matrix)) in enumerate(zip(axes.flat, matrices.items(), strict=False)):
         captions = _captions(first, i % columns == 0)
-        shown = draw_matrix(ax, matrix, plain(method_name(method)), CHANGE, scale, names, pictures, captions)
+        shown = draw_matrix(ax, matrix, plain(method_name(method)), colours, scale, names, pictures, captions)
     for ax in axes.flat[len(matrices) :]:
         ax.set_visible(False)
     assert shown is not None, "at least one look"
-    scale_below(figure, shown, list(axes.flat), CHANGE_LABEL)
+    scale_below(figure, shown, list(axes.flat), label)
     return png(figure)
+
+
+def _similarity_label(look: Mapping[str, Any]) -> str:
+    compared = "image and caption" if look.get("of_pairs") else "two views"
+    return f"different  ←  similarity of {compared}  →  alike"
 
 
 def _matrix(look: Mapping[str, Any], key: str) -> np.ndarray:
@@ -191,6 +214,12 @@ def scale_below(figure: Figure, shown: AxesImage, axes: list[Axes], label: str) 
 
 def layout_of_maps() -> ConstrainedLayoutEngine:
     return ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
+
+
+def _scale(colours: str, matrices: Sequence[np.ndarray]) -> tuple[float, float]:
+    if colours == CHANGE:
+        return around_zero(matrices)
+    return float(min(m.min() for m in matrices)), float(max(m.max() for m in matrices))
 
 
 def around_zero(matrices: Sequence[np.ndarray]) -> tuple[float, float]:

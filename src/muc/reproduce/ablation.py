@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import ClassVar
 
 from muc import paper
+from muc.evaluation.gaps import METRICS, gaps
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Record, stat
 from muc.report.sheet import Sheet, write_sheet
-from muc.report.words import ALGORITHMS, DATA, seed_count
+from muc.report.words import ALGORITHMS, DATA, listing, percent, seed_count
 from muc.reproduce.choices import find_choice, write_choices
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.sweep import records_of
+from muc.reproduce.sweep import apart, records_of
 from muc.reproduce.trial import AC, Trial, encoder_settings
 
 FRACTIONS = (0.1, 0.5)
@@ -54,8 +56,9 @@ class Ablation(Recipe):
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         trials = self.trials(options)
         found = {f: {label: records_of(own, label) for label in CHANGES} for f, own in trials.items()}
-        table = tabulate(found)
-        records = [r for own in found.values() for group in own.values() for r in group]
+        exact = {f: records_of(own, "retrain") for f, own in trials.items()}
+        table = tabulate(found, exact)
+        records = [r for f, own in found.items() for group in (exact[f], *own.values()) for r in group]
         write_choices([own[0] for own in trials.values()], [AC], out)
         said = ["What each calibration of Alignment Calibration adds."]
         if len(trials) < len(FRACTIONS):
@@ -68,8 +71,8 @@ class Ablation(Recipe):
 RECIPES = {"ablation": Ablation("Ablation of Alignment Calibration (the paper's table 10)")}
 
 
-def tabulate(found: dict[float, dict[str, list[Record]]]) -> Table:
-    """{share to forget: {run: its records}} -> a line for each run, the paper's below."""
+def tabulate(found: dict[float, dict[str, list[Record]]], exact: dict[float, list[Record]]) -> Table:
+    """{share to forget: {run: its records}}, and those of Retrain -> a line for each run, the paper's below."""
     printed = {
         (row["forget_fraction"], row["negative_calibration"], row["positive_calibration"]): row["avg_gap"]
         for row in paper.load()["tables"]["ablation_calibration"]["rows"]
@@ -92,14 +95,18 @@ def tabulate(found: dict[float, dict[str, list[Record]]]) -> Table:
             score, area = (stat(r["metrics"][key] for r in own) for key in ("FS", "unlearn_AUC"))
             theirs = printed.get((fraction, negative, positive))
             row += [
-                Cell(number(gap, 2), paper=None if theirs is None else f"{theirs:.2f}"),
+                Cell(
+                    number(gap, 2),
+                    gap=of_means(own, exact[fraction]),
+                    paper=None if theirs is None else f"{theirs:.2f}",
+                ),
                 Cell(number(score, 4)),
                 Cell(number(area, 3)),
             ]
         rows.append(tuple(row))
     return Table(
         title=f"With and without calibrations: {DATA.get(data, data)} · {ALGORITHMS[algorithm]}",
-        caption=f"Over {seed_count(len(one))}. {CAPTION}",
+        caption=f"Over {seed_count(len(one))}. {CAPTION}{chance(exact)}",
         columns=(
             "Negative calibration",
             "Positive calibration",
@@ -108,6 +115,22 @@ def tabulate(found: dict[float, dict[str, list[Record]]]) -> Table:
         ),
         rows=tuple(rows),
     )
+
+
+def of_means(mine: list[Record], exact: list[Record]) -> str | None:
+    """The average gap between means over seeds, the paper's kind; None with one seed."""
+    if len(mine) < 2:
+        return None
+    means = [{m: fmean(r["metrics"][m] for r in records) for m in METRICS} for records in (mine, exact)]
+    return f"of means {gaps(*means)['AG']:.2f}"
+
+
+def chance(exact: dict[float, list[Record]]) -> str:
+    if not (known := {fraction: ag for fraction, records in exact.items() if (ag := apart(records)) is not None}):
+        return ""
+    told = listing([f"{ag:.2f} ({percent(fraction)})" for fraction, ag in known.items()])
+    brackets = " In brackets: between means over seeds, as the paper has it."
+    return f"{brackets} Two Retrains of different seeds are {told} apart."
 
 
 def with_or_without(there: bool) -> str:

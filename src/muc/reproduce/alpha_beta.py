@@ -12,7 +12,7 @@ from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.sweep_charts import BLUE, ORANGE, Bars, Panel, sweep_chart
 from muc.report.words import ALGORITHMS, DATA, seed_count
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.sweep import records_of
+from muc.reproduce.sweep import apart, records_of
 from muc.reproduce.trial import AC, Trial, encoder_settings
 
 ACCURACIES = ("RA", "TA", "UA")
@@ -164,7 +164,12 @@ def tabulate(found: dict[Point, list[Record]], levels: dict[str, list[Record]]) 
         title=f"Alpha and beta: {DATA.get(data, data)} · {ALGORITHMS[algorithm]} · 10 % to forget",
         caption=f"Over {seed_count(len(exact))}. FS(Retrain) / FS is taken seed by seed; 1 is to forget as much as "
         "Retrain. The AUC, of an attack that tells images to forget from test images, hangs on no threshold; AG "
-        "auc has it in the place of EMIA, and leaves CMIA out.",
+        "auc has it in the place of EMIA, and leaves CMIA out."
+        + (
+            ""
+            if (chance := apart(exact)) is None
+            else f" Two Retrains of different seeds are {chance:.2f} apart by AG."
+        ),
         columns=("Setting", "FS", "FS(Retrain) / FS", *ACCURACIES, "To forget vs test AUC", "AG", "AG auc"),
         rows=tuple(rows),
     )

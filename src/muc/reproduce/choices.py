@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -36,6 +36,8 @@ class Choice:
     """Of those encoders. Settings may be taken for others, but not in silence."""
     reading: Reading = "equations"
     """Of the paper, in which those encoders and AC were made."""
+    seed: int | None = field(default=None, compare=False)
+    """Of the encoder that the trials were judged on, whose gaps are somewhat too small."""
 
 
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
@@ -64,6 +66,7 @@ def evidence(trial: "Trial", name: str) -> dict[str, Any]:
         "epochs": s.optimisation.epochs,
         "reading": trial.options.reading,
         "seed": s.seed,
+        "criterion": trial.criterion,
         "encoder_sha256": trial.encoder.result()["model_sha256"],
         "method": settings_of(chosen.path),
         "trials": tried,
@@ -103,12 +106,13 @@ def _read(entry: Any) -> Choice:
     where = {key: str(entry[key]) for key in WHERE[:-1]}
     fraction = float(entry["forget_fraction"])
     config.in_range("forget_fraction", fraction, 0, 1)
-    epochs = entry.get("epochs")
+    epochs, seed = entry.get("epochs"), entry.get("seed")
     return Choice(
         **where,
         forget_fraction=fraction,
         method=restore(kind, method, "its method", defaults=True),
         epochs=None if epochs is None else int(epochs),
+        seed=None if seed is None else int(seed),
         reading=cast(Reading, check_name("reading", str(entry.get("reading", "equations")), get_args(Reading))),
     )
 

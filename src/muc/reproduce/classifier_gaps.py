@@ -4,7 +4,7 @@ Where settings were searched for, the trials are looked at again: on the first s
 classifier-level gap on validation images counts, and later seeds get its settings.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import ClassVar
@@ -16,6 +16,7 @@ from muc.reproduce.from_records import Found, FromRecords, errata, methods_of, r
 from muc.reproduce.recipe import READ, Options, Step
 from muc.reproduce.scores import Metrics, Score
 from muc.reproduce.trial import Trial
+from muc.reproduce.white_box import where_settings_come_from
 
 METRICS = ("RA", "TA", "UA", "CMIA")
 
@@ -47,6 +48,12 @@ class ClassifierGaps(FromRecords):
             settings = [trial.settings for trial in source.trials(source.known[0], options)]
             made.append((source.known[0], source.fraction, Reselected.of_seeds(settings, source.fraction, options)))
         return made
+
+    def searched(self, options: Options) -> list[Trial]:
+        return [trials[0] for *_, trials in self.trials(options)]
+
+    def where_from(self, options: Options) -> str:
+        return where_settings_come_from(replace(options, criterion=Reselected.criterion))
 
     def steps(self, options: Options, out: Path) -> list[Step]:
         return [step for *_, trials in self.trials(options) for trial in trials for step in trial.steps()]

@@ -17,6 +17,7 @@ from muc.evaluation.features import two_views
 from muc.models import ContrastiveModel
 from muc.report.group import ORDER, Setting
 from muc.report.words import setting_name
+from muc.reproduce.choices import write_choices
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
@@ -134,7 +135,8 @@ class FromModels(Recipe):
         return out / "measured" / f"{trial.folder.name}.json"
 
     def found(self, options: Options, out: Path) -> dict[str, list[dict[str, Any]]]:
-        """{algorithm: what was measured, for each seed}."""
+        """{algorithm: what was measured, for each seed}. The searches behind it are written down beside it."""
+        write_choices([trials[0] for trials in self.trials(options).values()], self.methods(options), out)
         return {
             algorithm: [
                 {"setting": name_of(t), "seed": t.settings.seed, **read_json(self.path(t, out))} for t in trials

@@ -12,8 +12,10 @@ from muc.report.cells import Cell, Table
 from muc.report.group import ORDER, Comparison, Entry, compare
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
+from muc.reproduce.choices import write_choices
 from muc.reproduce.recipe import FIVE, UNIMODAL, Options, Recipe, Step, algorithms_for
-from muc.reproduce.white_box import WhiteBox
+from muc.reproduce.trial import Trial
+from muc.reproduce.white_box import WhiteBox, where_settings_come_from
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,21 @@ class FromRecords(Recipe):
             for source in self.sources(options)
         ]
 
+    def searched(self, options: Options) -> list[Trial]:
+        """The trials on which settings are chosen."""
+        return [source.trials(source.known[0], options)[0] for source in self.sources(options)]
+
+    def where_from(self, options: Options) -> str:
+        return where_settings_come_from(options)
+
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         found = self.found(options)
+        write_choices(self.searched(options), options.methods, out)
         records = [r for f in found for e in f.comparison.entries for r in e.records]
         tables = self.tables(found)
         kept = [{key: value for key, value in record.items() if key != "per_sample"} for record in records]
-        sheet = Sheet(self.heading(options), self.paragraphs(found), kept, [r["env"] for r in records], tables)
+        said = [*self.paragraphs(found), self.where_from(options)]
+        sheet = Sheet(self.heading(options), said, kept, [r["env"] for r in records], tables)
         return write_sheet(sheet, out), tables
 
     @abstractmethod

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from muc.audit.look import look
 from muc.data.files import select
 from muc.report.cells import Cell, Table
-from muc.report.heatmaps import gap_grid, look_figure
+from muc.report.heatmaps import gap_grid, look_figure, similarity_grid
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.words import method_name
 from muc.reproduce.from_models import FromModels, Opened, environments
@@ -97,6 +97,12 @@ def plots_of(algorithm: str, trial: dict[str, Any]) -> list[Plot]:
             gap_grid(looks),
             f"A heatmap of the change for each method. Mean off the diagonal: {gaps}.",
             f"The alignment gap matrix of each method for the same images and views (figure 6). {where}.",
+        ),
+        Plot(
+            f"models-{algorithm}",
+            similarity_grid(looks),
+            "A heatmap of similarities for the original and for each method; the table holds their means.",
+            f"The alignment matrix of each model, for the same images and views. {where}.",
         ),
     ]
 

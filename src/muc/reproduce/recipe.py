@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from muc import config
+from muc.data import load_images
 from muc.errors import UserError
 from muc.methods import PAPER_METHODS
 from muc.methods.alignment_calibration import Reading
@@ -56,6 +57,15 @@ class Step:
     """On one H200."""
     done: Callable[[], bool]
     work: Callable[[], Any]
+    needs: config.Data | None = None
+    """Images that must be there."""
+
+
+def check_data(plans: Iterable[list[Step]]) -> None:
+    """What cannot be had is found out before anything is trained, also for the last table. Each set is opened once."""
+    needed = [s.needs for steps in plans if not all(s.done() for s in steps) for s in steps if s.needs]
+    for data in dict.fromkeys(needed):
+        load_images(data)
 
 
 def computed(name: str, seconds: float, path: Path, compute: Callable[[], Any]) -> Step:

@@ -184,7 +184,7 @@ class Trial:
 
         epochs = self.settings.optimisation.epochs
         seconds = share_left(run, epochs) * epochs * self.epoch_seconds()
-        return Step(f"pretrain {run.path.name}", seconds, lambda: run.done, work)
+        return Step(f"pretrain {run.path.name}", seconds, lambda: run.done, work, self.settings.data)
 
     def check_encoder(self) -> None:
         """Its name says most of what it is, and a folder can be moved: what counts are its settings."""

@@ -10,9 +10,9 @@ from muc.report.charts import gap_chart
 from muc.report.group import compare
 from muc.report.tables import all_tables
 from muc.report.words import entry_name, setting_name
-from muc.reproduce.choices import write_choices
+from muc.reproduce.choices import of_other_epochs, write_choices
 from muc.reproduce.recipe import FIVE, UNIMODAL, Options, Recipe, Step, algorithms_for
-from muc.reproduce.trial import Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 from muc.storage import write_bytes
 
 
@@ -74,7 +74,14 @@ ABOUT_READING = {
 
 def where_settings_come_from(options: Options) -> str:
     if options.chosen:
-        return "The settings of every method were given (--recipe); the file says how they were chosen."
+        text = "The settings of every method were given (--recipe); the file says how they were chosen."
+        if (seed := searched_seed(options)) is None:
+            return text
+        return f"{text} They were chosen on seed {seed}, whose gaps are therefore somewhat too small."
+    if options.search == 1 and options.smoke:
+        return "Nothing was searched for. The settings are those that suit the embedded images, for one epoch."
+    if options.search == 1 and AC not in options.methods:
+        return "Nothing was searched for: the values lie inside the paper's ranges and are ours, where it tuned each."
     if options.search == 1:
         unit = " (times |R|/|D|: its code takes means over D, the equations over R)"
         return (
@@ -83,22 +90,32 @@ def where_settings_come_from(options: Options) -> str:
             "from among those of its scripts for 50 %; the other methods' values lie inside the paper's ranges and are "
             "ours, where the paper tuned each."
         )
+    ranges = "ranges that suit the embedded images" if options.smoke else "the paper's ranges"
     return (
-        f"{options.search} settings of every method, drawn from the paper's ranges, the defaults among them, were "
-        f"tried on seed {options.seeds[0]}; the one with the smallest {options.criterion.replace('_', ' ')} on "
-        "validation images served all seeds. RA and UA are of the same images as in the table, so that seed's gaps are "
-        "somewhat too small; the other seeds had no part in the choice."
+        f"{options.search} settings of every method, drawn from {ranges}, the defaults among them, were tried on seed "
+        f"{options.seeds[0]}; the one with the smallest {options.criterion.replace('_', ' ')} on validation images "
+        "served all seeds. RA and UA are of the same images as in the table, so that seed's gaps are somewhat too "
+        "small; the other seeds had no part in the choice."
     )
+
+
+def searched_seed(options: Options) -> int | None:
+    """The seed of this table on which settings were chosen, now or where they come from."""
+    if not options.chosen:
+        return options.seeds[0] if options.search > 1 else None
+    same = [c for c in options.chosen if not of_other_epochs([c], options.epochs)]
+    return next((seed for seed in options.seeds if any(c.seed == seed for c in same)), None)
 
 
 def without_first_seed(records: list[dict[str, Any]], options: Options) -> list[str]:
     """The gap that was searched by, of the seeds that had no part in the choice."""
-    others = [r for r in records if r["seed"] != options.seeds[0]]
-    if options.search == 1 or options.chosen or not others:
+    seed = searched_seed(options)
+    others = [r for r in records if r["seed"] != seed]
+    if seed is None or not others:
         return []
     gap = options.criterion
     return [
-        f"Without seed {options.seeds[0]}, {gap.replace('_', ' ')} ({setting_name(c.setting)}): "
+        f"Without seed {seed}, {gap.replace('_', ' ')} ({setting_name(c.setting)}): "
         + ", ".join(f"{entry_name(e)} {number(e.gap(gap), 2)}" for e in c.ranked(gap))
         + "."
         for c in compare(others)
