@@ -16,6 +16,7 @@ from muc.evaluation.gaps import METRICS, gaps
 from muc.report import write_report
 from muc.reproduce.recipe import Options
 from muc.reproduce.trial import Trial, encoder_settings
+from muc.run_folder import RunFolder
 
 FLAGS = ["--algorithms", "simclr", "--methods", "finetune", "alignment_calibration", "--smoke"]
 FLAGS += ["--device", "cpu", "--threads", "1"]
@@ -68,6 +69,27 @@ def test_a_record_of_another_model_is_made_again(copied: Path) -> None:
     assert trial.records(["retrain", "finetune"]) == []
     assert table(copied) == 0
     assert {r["method"]: r["metrics"]["FS"] for r in trial.records(["retrain", "finetune"])} == before
+
+
+def test_an_evaluation_that_was_cut_off_goes_on_with_the_next(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = first_trial(copied)
+    judged = [trial.retrain, trial.encoder, trial.chosen("finetune"), trial.chosen("alignment_calibration")]
+    for run in judged:
+        (run.path / "evaluation.json").unlink(missing_ok=True)
+    (trial.retrain.path / "original.json").unlink()
+    seen: list[Path] = []
+    whole = records.record_of
+
+    def cut_off_in_the_third(run: RunFolder, *others: Any) -> dict[str, Any]:
+        seen.append(run.path)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return whole(run, *others)
+
+    monkeypatch.setattr(records, "record_of", cut_off_in_the_third)
+    assert table(copied) == 130
+    assert table(copied) == 0
+    assert seen == [run.path for run in (*judged[:3], *judged[2:])]
 
 
 def test_files_of_an_earlier_table_go(copied: Path) -> None:

@@ -47,16 +47,17 @@ def evaluate_runs(
     records: list[dict[str, Any]] = []
     with meter("evaluate", len(order), "runs") as progress:
         for run in order:
-            records.append((keep and kept_record(run, served)) or record_of(run, served, resolved))
+            record = (keep and kept_record(run, served)) or record_of(run, served, resolved)
+            records.append(record)
+            record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else None
+            record["against"] = str(against) if against else None
+            # Each at once: what is cut off goes on behind the last. The original can be judged on many requests: what
+            # is known of it goes beside the run that serves this one.
+            if is_original(run, served):
+                served.write_record(record, of_original=True)
+            else:
+                run.write_record(record)
             progress.advance(note=str(run))
-    for run, record in zip(order, records, strict=True):
-        record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else None
-        record["against"] = str(against) if against else None
-        # The original can be judged on many requests: what is known of it goes beside the run that serves this one.
-        if is_original(run, served):
-            served.write_record(record, of_original=True)
-        else:
-            run.write_record(record)
     return records
 
 
