@@ -11,6 +11,7 @@ nobody training; `DataLoader`, the plain one, with a worker a core; `train`. On 
 
 import io
 import json
+import os
 import statistics
 import tarfile
 import tempfile
@@ -93,7 +94,7 @@ def drain(images: ImageFiles, plan: BatchPlan, runtime: Runtime) -> float:
 def plain_loader(folder: Path, side: int, plan: BatchPlan) -> float:
     """Pictures a second from what most people would write, resized as ours are; the workers' start is not counted."""
     view = transforms.Compose([transforms.Resize(side), transforms.CenterCrop(side), transforms.PILToTensor()])
-    batch, workers = plan.n_retain, thread_count() - 4
+    batch, workers = plan.n_retain, len(os.sched_getaffinity(0))
     loader = DataLoader(
         datasets.ImageFolder(folder / "train", view), batch, True, num_workers=workers, drop_last=True,
         persistent_workers=True,

@@ -191,8 +191,10 @@ def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
 
 
 def thread_count() -> int:
-    """One a core to decode (Pillow does it outside of Python's lock), and a few that wait for the disk."""
-    return len(os.sched_getaffinity(0)) + 4
+    """One a core to decode (Pillow does it outside of Python's lock), and some that wait for the disk: not many, for
+    what is not Pillow's work is done in turns."""
+    cores = len(os.sched_getaffinity(0))
+    return cores + max(1, cores // 4)
 
 
 def reading_threads(name: str) -> ThreadPoolExecutor:
