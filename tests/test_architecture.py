@@ -31,6 +31,7 @@ def modules_of(package: str) -> list[str]:
     [
         ("audit", ("muc.models", "muc.train", "muc.runs", "muc.opening")),
         ("paper", ("torch",)),
+        ("pictures", ("torch",)),
         ("methods", ("torch", "muc.train")),
     ],
 )

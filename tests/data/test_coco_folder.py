@@ -10,8 +10,9 @@ from PIL import Image
 
 from muc.config import Data, Request
 from muc.data import ImageSet, apply_request, load_images, make_split
-from muc.data.files import ImageFiles, read_image
+from muc.data.files import ImageFiles
 from muc.errors import UserError
+from muc.pictures.decode import read_image
 
 N = 12
 

@@ -9,10 +9,10 @@ from PIL import Image
 
 from muc.config import Data
 from muc.data import ImageSet, load_images
-from muc.data.files import FORMATS, IMAGE_SUFFIXES
 from muc.data.folders import find_parts, find_pictures, walk
 from muc.data.sources import fingerprint, read_owner_images
 from muc.errors import UserError
+from muc.pictures.decode import FORMATS, IMAGE_SUFFIXES
 
 RANDOM = np.random.default_rng(0)
 

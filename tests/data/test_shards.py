@@ -18,9 +18,10 @@ from PIL import Image
 
 from muc.config import Data, Request
 from muc.data import ImageSet, apply_request, load_images, make_split, plan_batches, sources
-from muc.data.files import ImageFiles, Slices, read_image
+from muc.data.files import ImageFiles, Slices
 from muc.data.shards import index_shard
 from muc.errors import UserError
+from muc.pictures.decode import read_image
 
 RANDOM = np.random.default_rng(0)
 N = 15

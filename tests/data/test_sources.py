@@ -18,12 +18,12 @@ from PIL import Image
 
 from muc.config import Data
 from muc.data import ImageSet, from_dataset, from_pairs, load_images, sources
-from muc.data.files import read_image
 from muc.data.folders import find_pictures
 from muc.data.glyphs import SCRIPTS
 from muc.data.images import to_pixels
 from muc.data.sources import read_owner_images
 from muc.errors import UserError
+from muc.pictures.decode import read_image
 from muc.storage import tell_once
 
 RANDOM = np.random.default_rng(0)

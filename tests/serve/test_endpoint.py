@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from live_server import CPU, Live, form, picture, running
 
-from muc.data.files import read_image
 from muc.opening import embedder
+from muc.pictures.decode import read_image
 from muc.run_folder import RunFolder
 from muc.serve.keys import KeyFile
 from muc.serve.pair import Pair

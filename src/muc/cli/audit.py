@@ -129,7 +129,7 @@ def start(argv: Sequence[str]) -> None:
     )
     flags = parse(Start, argv, "audit start", about, "muc audit start my-images/ --out audit")
     from muc.audit.protocol.start import start as begin
-    from muc.data.files import read_image
+    from muc.pictures.decode import read_image
 
     if not flags.images:
         raise UserError("no images were given; name picture files or folders of them")
@@ -175,7 +175,7 @@ def trained_views(flags: Start) -> config.Views:
 
 def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """The picture files, and a name for each: as the path goes on below the folder that was given."""
-    from muc.data.sources import IMAGE_SUFFIXES
+    from muc.pictures.decode import IMAGE_SUFFIXES
 
     found: list[tuple[str, Path]] = []
     for path in given:

@@ -12,26 +12,16 @@ from hashlib import file_digest, sha256
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from muc.errors import UserError
+from muc.pictures import pool
+from muc.pictures.decode import read_image
+from muc.pictures.worker import Piece
+from muc.progress import meter
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-MAX_PIXELS = 64_000_000  # a larger image in a folder is a mistake or an attack
-FORMATS = {  # what is decoded (Pillow would run Ghostscript on others), and what such files are called
-    "JPEG": (".jpg", ".jpeg"),
-    "PNG": (".png",),
-    "WEBP": (".webp",),
-    "BMP": (".bmp",),
-    "GIF": (".gif",),
-    "TIFF": (".tif", ".tiff"),
-    "PPM": (".ppm", ".pgm", ".pbm"),
-}
-IMAGE_SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
 HASHED_AT_ONCE = 4096  # files whose digests are under way together: a million futures would take a gigabyte
 
 
@@ -127,6 +117,25 @@ class ImageFiles:
         """The bytes of one picture, undecoded."""
         return self.slices.read(row) if self.slices else self.location(row).read_bytes()
 
+    def piece(self, row: int) -> Piece:
+        """Where the bytes of one picture are, for other processes, which began in the folder of that time."""
+        if self.slices:
+            number, start, size = self.slices.where[row].tolist()
+            return str(Path.cwd() / self.slices.files[number]), start, size
+        return str(Path.cwd() / self.location(row)), 0, -1
+
+    def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Decode these rows into `out`."""
+        for place in self.fill_by_pool(rows, out):  # what cannot be read: here it is said why
+            out[place] = self._decode(int(rows[place]))
+
+    def fill_by_pool(self, rows: Sequence[int] | np.ndarray, out: np.ndarray) -> Sequence[int]:
+        """Decode these rows into `out`, in another process. -> the places that are left: all, where there are few
+        pictures, and those that cannot be read."""
+        if len(self) < pool.MANY:
+            return range(len(rows))
+        return pool.decode([self.piece(int(row)) for row in rows], out)
+
     def _decode(self, row: int) -> np.ndarray:
         data = BytesIO(self.slices.read(row)) if self.slices else None
         return read_image(self.location(row), self.side, self.channels, data)
@@ -154,9 +163,11 @@ class ImageFiles:
         if self.hashes is not None:
             return self.hashes
         found = bytearray()
-        for start in range(0, len(self), HASHED_AT_ONCE):
-            rows = range(start, min(start + HASHED_AT_ONCE, len(self)))
-            found += b"".join(shared_threads().map(self._hash, rows))
+        with meter("read", len(self), "images") as bar:
+            for start in range(0, len(self), HASHED_AT_ONCE):
+                rows = range(start, min(start + HASHED_AT_ONCE, len(self)))
+                found += b"".join(shared_threads().map(self._hash, rows))
+                bar.advance(len(rows))
         return np.frombuffer(found, np.uint8).reshape(-1, 32)
 
     def _hash(self, row: int) -> bytes:
@@ -191,10 +202,8 @@ def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
 
 
 def thread_count() -> int:
-    """One a core to decode (Pillow does it outside of Python's lock), and some that wait for the disk: not many, for
-    what is not Pillow's work is done in turns."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + max(1, cores // 4)
+    """One a core to decode, by itself or by a process of its own, and some that wait for the disk."""
+    return pool.core_count() * 5 // 4
 
 
 def reading_threads(name: str) -> ThreadPoolExecutor:
@@ -219,68 +228,11 @@ def begin_reading(images: Pixels, rows: np.ndarray, out: np.ndarray, threads: Th
 
 
 def _fill(images: Pixels, rows: np.ndarray, out: np.ndarray) -> None:
+    if isinstance(images, ImageFiles):
+        images.fill(rows, out)
+        return
     for place, row in zip(out, rows, strict=True):
         place[...] = images[row]
-
-
-def read_image(path: Path, size: int, channels: int = 3, data: BinaryIO | None = None) -> np.ndarray:
-    """(channels, size, size) uint8: shorter side brought to `size`, centre kept. A broken file is named.
-
-    Where its bytes are at hand as `data`, the path is a name only.
-    """
-    try:
-        return decode_image(path if data is None else data, size, channels)
-    except ValueError as error:
-        raise UserError(f"{path} {error}; repair or remove it") from None
-
-
-def decode_image(source: Path | BinaryIO, size: int, channels: int) -> np.ndarray:
-    """The same; a ValueError says what is wrong with the picture."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    try:
-        with Image.open(source, formats=tuple(FORMATS)) as image:
-            pixels = image.width * image.height
-            plain = as_mode(upright(image), "RGB" if channels == 3 else "L") if pixels <= MAX_PIXELS else None
-            fitted = plain and ImageOps.fit(plain, (size, size), Image.Resampling.BILINEAR)
-    except UnidentifiedImageError:
-        raise ValueError(f"is not a readable image (none of {', '.join(FORMATS)})") from None
-    except Exception as error:  # Pillow raises a dozen kinds for broken files
-        raise ValueError(f"is not a readable image ({error})") from None
-    if fitted is None:
-        raise ValueError(f"has {image.width}x{image.height} pixels, and at most {MAX_PIXELS:,} are read")
-    array = np.asarray(fitted)
-    return array.transpose(2, 0, 1) if channels == 3 else array[None]
-
-
-def upright(image: "Image.Image") -> "Image.Image":
-    """As its camera was held, where that can be read: what else stands beside a picture may be damaged (Pillow's
-    exif_transpose would write all of it anew)."""
-    from PIL import Image
-
-    image.load()  # its pixels may not be damaged
-    try:
-        held = image.getexif().get(0x0112)
-    except Exception:  # Pillow raises many kinds here, too
-        return image
-    turn = Image.Transpose
-    ways = {2: turn.FLIP_LEFT_RIGHT, 3: turn.ROTATE_180, 4: turn.FLIP_TOP_BOTTOM, 5: turn.TRANSPOSE}
-    ways |= {6: turn.ROTATE_270, 7: turn.TRANSVERSE, 8: turn.ROTATE_90}
-    return image.transpose(ways[held]) if held in ways else image
-
-
-def as_mode(image: "Image.Image", mode: str) -> "Image.Image":
-    """A picture as L or RGB, by what it shows, on white where it is transparent; a ValueError says why that cannot be
-    known."""
-    from PIL import Image
-
-    if image.mode in ("I", "F"):
-        raise ValueError(f"Pillow's mode {image.mode} does not say which number is white")
-    if image.mode.startswith("I;16"):  # the upper byte, as Pillow takes it of colours; here it would clip at 255
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.has_transparency_data:
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
-    return image.convert(mode)
 
 
 def _hash_file(path: Path) -> bytes:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from muc.data.files import IMAGE_SUFFIXES, ImageFiles, unreadable
+from muc.data.files import ImageFiles, unreadable
 from muc.errors import UserError
+from muc.pictures.decode import IMAGE_SUFFIXES
 from muc.storage import tell_once
 
 INSTEAD_OF_TEST = ("val", "valid", "validation")

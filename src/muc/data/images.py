@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from muc.data.captions import check_captions
-from muc.data.files import ImageFiles, Pixels, as_mode, contents, select
+from muc.data.files import ImageFiles, Pixels, contents, select
 from muc.errors import UserError
+from muc.pictures.decode import as_mode
 
 OF_FILES = "files:"  # how the digest of an image set begins whose pixels are decoded as they are needed
 MAX_CLASSES = 100_000

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from muc.data.files import ImageFiles, Pixels, decode_image, shared_threads
+from muc.data.files import ImageFiles, Pixels, shared_threads
 from muc.data.images import ImageSet
 from muc.errors import UserError
+from muc.pictures.decode import decode_image
 from muc.progress import Meter, meter
 
 PAIR_SUFFIXES = ("jpg", "jpeg", "png", "webp")
@@ -126,7 +127,7 @@ def look_through(pairs: Pairs, streamed: bool, bar: Meter) -> tuple[Pixels, Pair
 def _decode_all(files: ImageFiles, pixels: np.ndarray, rows: range) -> dict[int, str]:
     """Fill the rows with pixels. -> what is wrong with those that have none."""
     broken = {}
-    for row in rows:
+    for row in (rows[place] for place in files.fill_by_pool(rows, pixels[rows.start : rows.stop])):
         try:
             pixels[row] = decode_image(BytesIO(files.read(row)), files.side, files.channels)
         except (OSError, ValueError) as error:
@@ -137,10 +138,13 @@ def _decode_all(files: ImageFiles, pixels: np.ndarray, rows: range) -> dict[int,
 def _hash_all(files: ImageFiles, hashes: np.ndarray, rows: range) -> dict[int, str]:
     """Fill the rows with the SHA-256 of files that can be decoded. -> what is wrong with the others."""
     broken = {}
-    for row in rows:
+    unread = np.empty((len(rows), *files.shape[1:]), np.uint8)
+    left = set(files.fill_by_pool(rows, unread))
+    for place, row in enumerate(rows):
         try:
             data = files.read(row)
-            decode_image(BytesIO(data), files.side, files.channels)
+            if place in left:
+                decode_image(BytesIO(data), files.side, files.channels)
             hashes[row] = np.frombuffer(sha256(data).digest(), np.uint8)
         except (OSError, ValueError) as error:
             broken[row] = _complaint(error)

@@ -14,15 +14,18 @@ import numpy as np
 
 from muc.config import DATASETS, Data
 from muc.data.coco import find_captions, read_coco
-from muc.data.files import IMAGE_SUFFIXES, ImageFiles, Pixels
+from muc.data.files import ImageFiles, Pixels
 from muc.data.folders import check_parts, find_classes, find_labelled, find_parts, find_pictures, walk
 from muc.data.glyphs import load_glyph_pairs, load_glyphs
 from muc.data.images import ImageSet, as_uint8, check_label, from_labels
 from muc.data.pairs import Pairs, hold_out, load_pairs
 from muc.data.shards import find_shards, read_shards
 from muc.errors import UserError, check_name
+from muc.pictures.decode import IMAGE_SUFFIXES
 from muc.processes import first_only
+from muc.progress import meter
 
+READ_AT_ONCE = 1024  # pictures, before it is said how many there are
 PIECE = 1 << 20  # bytes of an array that are unpacked at a time
 MOST_PACKED = 1032  # times smaller than what is in it a deflated file can be
 
@@ -281,9 +284,15 @@ def decode(images: Pixels) -> np.ndarray:
     """All of them, in memory."""
     from PIL import Image
 
+    pixels = np.empty(images.shape, np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)  # refused like any other broken file
-        return images[:]
+        with meter("decode", len(images), "images") as bar:
+            for start in range(0, len(images), READ_AT_ONCE):
+                part = pixels[start : start + READ_AT_ONCE]
+                part[...] = images[start : start + READ_AT_ONCE]
+                bar.advance(len(part))
+    return pixels
 
 
 def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[np.ndarray, list[str]]:

@@ -4,7 +4,7 @@ from io import BytesIO
 
 import numpy as np
 
-from muc.data.files import decode_image
+from muc.pictures.decode import decode_image
 from muc.serve.limits import Limits
 from muc.serve.refusal import Refusal
 

@@ -14,8 +14,8 @@ from muc import augment
 from muc.audit.protocol.folder import Phase, Secret, Terms
 from muc.audit.protocol.queries import Query, derived
 from muc.audit.protocol.records import digest, read_bytes
-from muc.data.files import read_image
 from muc.errors import UserError
+from muc.pictures.decode import read_image
 
 
 class Pictures:

@@ -1,0 +1,1 @@
+"""Pictures: what of a file is read, and processes that decode many. Loads no torch."""

@@ -1,0 +1,115 @@
+"""Many pictures at once, by processes.
+
+Most of decoding is done outside of Python's lock, but not all of it, and threads get into each other's way over the
+rest: 20 of them on 16 cores decoded less than one alone can elsewhere (docs/log.md).
+"""
+
+import atexit
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from mmap import mmap
+from queue import Empty, SimpleQueue
+from subprocess import PIPE, Popen
+
+import numpy as np
+
+from muc.errors import UserError
+from muc.pictures.worker import SOUND, Piece, batch_in
+
+MANY = 2000  # pictures; of fewer, all are decoded by the time the processes have started
+MEMORY = 8 * 2**20  # bytes that a process shares with this one
+
+
+def core_count() -> int:
+    """How many cores there are for this process, and not for others that torchrun started beside it."""
+    return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def decode(pieces: Sequence[Piece], out: np.ndarray) -> list[int]:
+    """Fill `out` (n, channels, side, side). -> the places of pictures that could not be read."""
+    at_once = MEMORY // out[0].nbytes if len(out) else 1
+    if not at_once:
+        return list(range(len(out)))
+    broken = []
+    with _borrowed() as worker:
+        for start in range(0, len(out), at_once):
+            stop = start + at_once
+            broken += [start + place for place in worker.decode(pieces[start:stop], out[start:stop])]
+    return broken
+
+
+class Worker:
+    """A process that decodes. One thread at a time may use it."""
+
+    def __init__(self) -> None:
+        shared = os.memfd_create("muc-pictures")
+        os.ftruncate(shared, MEMORY)
+        self._memory = mmap(shared, MEMORY)
+        one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self.process = Popen(
+            [sys.executable, "-P", "-W", "ignore", "-m", "muc.pictures.worker", str(shared)],
+            stdin=PIPE,
+            stdout=PIPE,
+            pass_fds=[shared],
+            env={**os.environ, **one_thread, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            process_group=0,  # Ctrl-C is for the one who asked: a training goes on to the end of its step
+        )
+        os.close(shared)
+
+    def decode(self, pieces: Sequence[Piece], out: np.ndarray) -> list[int]:
+        jobs, answers = self.process.stdin, self.process.stdout
+        assert jobs is not None
+        assert answers is not None
+        n, channels, side, _ = out.shape
+        try:
+            jobs.write(json.dumps((side, channels, pieces)).encode() + b"\n")
+            jobs.flush()
+            answer = answers.read(n)
+        except BrokenPipeError:
+            answer = b""
+        if len(answer) < n:
+            raise self._ended(pieces)
+        out[...] = batch_in(self._memory, n, side, channels)
+        return [place for place, what in enumerate(answer) if what != SOUND]
+
+    def _ended(self, pieces: Sequence[Piece]) -> UserError:
+        return UserError(
+            f"the process that decoded {pieces[0][0]} and the {len(pieces) - 1} pictures after it ended with code "
+            f"{self.process.wait()}; if there was memory enough, find out which of them is damaged and remove it"
+        )
+
+    def close(self) -> None:
+        """At once: it may be in the middle of an answer that nobody will read."""
+        self.process.kill()
+        with suppress(BrokenPipeError), self.process:
+            pass
+
+
+_idle: dict[int, SimpleQueue[Worker]] = defaultdict(SimpleQueue)  # of each process: a fork has no use for its parent's
+
+
+@contextmanager
+def _borrowed() -> Generator[Worker]:
+    """One that nobody uses, or a new one: there are as many as threads ever asked at once."""
+    idle = _idle[os.getpid()]
+    try:
+        worker = idle.get_nowait()
+    except Empty:
+        worker = Worker()
+    try:
+        yield worker
+    except BaseException:
+        worker.close()  # what it has still to say would be taken for the next one's answer
+        raise
+    idle.put(worker)
+
+
+@atexit.register
+def close_all() -> None:
+    idle = _idle[os.getpid()]
+    while not idle.empty():
+        idle.get().close()
