@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from muc.cores import core_count
 from muc.environment import environment
 from muc.errors import UserError
 from muc.runtime import Runtime
@@ -42,7 +43,7 @@ def publish(name: str, rows: list[dict[str, Any]], runtime: Runtime, out: Path |
     record = {
         "benchmark": name,
         **environment(runtime),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": core_count(),
         "precision": runtime.precision,
         "rows": rows,
     }

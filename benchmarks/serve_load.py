@@ -28,6 +28,7 @@ import numpy as np
 from PIL import Image
 
 import muc
+from muc.cores import core_count
 
 MUC = [sys.executable, "-m", "muc"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(muc.__file__).parents[1])}  # the server is of this very tree
@@ -133,7 +134,7 @@ def measure(url: str, pid: int, tokens: list[str], clients: int, seconds: float)
         if times:
             p50, p99 = np.percentile(times, [50, 99])
             result[f"latency_{status}"] = {"p50": round(float(p50), 4), "p99": round(float(p99), 4)}
-    return {**result, "memory_before": before, "memory_after": memory(pid), "cores": len(os.sched_getaffinity(0))}
+    return {**result, "memory_before": before, "memory_after": memory(pid), "cores": core_count()}
 
 
 def record(result: dict[str, Any]) -> dict[str, Any]:

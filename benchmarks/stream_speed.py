@@ -11,7 +11,6 @@ nobody training; `DataLoader`, the plain one, with a worker a core; `train`. On 
 
 import io
 import json
-import os
 import statistics
 import tarfile
 import tempfile
@@ -28,6 +27,7 @@ from torch.utils.data import DataLoader
 from torchvision import datasets, transforms
 
 from muc import config
+from muc.cores import core_count
 from muc.data import ImageSet, load_images, plan_batches
 from muc.data.feed import bound_by, make_feed
 from muc.data.files import ImageFiles, thread_count
@@ -94,7 +94,7 @@ def drain(images: ImageFiles, plan: BatchPlan, runtime: Runtime) -> float:
 def plain_loader(folder: Path, side: int, plan: BatchPlan) -> float:
     """Pictures a second from what most people would write, resized as ours are; the workers' start is not counted."""
     view = transforms.Compose([transforms.Resize(side), transforms.CenterCrop(side), transforms.PILToTensor()])
-    batch, workers = plan.n_retain, len(os.sched_getaffinity(0))
+    batch, workers = plan.n_retain, core_count()
     loader = DataLoader(
         datasets.ImageFolder(folder / "train", view), batch, True, num_workers=workers, drop_last=True,
         persistent_workers=True,

@@ -131,7 +131,7 @@ def test_a_demo_of_other_settings_is_refused_before_any_trial_begins(
 def test_the_first_trial_that_fails_ends_a_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(demo, "core_count", lambda: 2)
     (tmp_path / "seed1").write_text("in the way")
     assert main(["demo", "--out", str(tmp_path), "--seeds", "2", "--epochs", "100"]) == 2
     assert "is inside a file, not a folder" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from muc import config
+from muc.cores import core_count
 from muc.errors import UserError
 from muc.methods import Method, usual_methods
 from muc.methods.recipes import default_method
@@ -72,7 +73,7 @@ def check_same(trial: Path, settings: config.Pretraining) -> None:
 
 def run_trials(trials: dict[Path, config.Pretraining]) -> list[dict[str, Any]]:
     """All side by side; what ends one of them, or this process, ends all, and what they have saved stays. -> records"""
-    workers = min(len(trials), len(os.sched_getaffinity(0)))
+    workers = min(len(trials), core_count())
     # Fresh processes: torch does not survive a fork of a process that has used its threads.
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), begin_worker) as pool:
         try:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from muc import augment, config, processes
 from muc.augment import ViewParameters
+from muc.cores import core_count
 from muc.errors import UserError
 from muc.models.contract import set_fast
 from muc.recorder import Recorder
@@ -37,8 +38,7 @@ class Runtime:
         # Steps that wait for other processes are not recorded, and the kernels' norms know of one process only.
         self.fast = self.on_gpu and settings.compile != "off" and processes.world() == 1
         self.kernels = self.fast and find_spec("triton") is not None
-        cores = len(os.sched_getaffinity(0)) // processes.local("LOCAL_WORLD_SIZE", 1)
-        torch.set_num_threads(settings.threads or max(1, cores))
+        torch.set_num_threads(settings.threads or core_count())
         # float32 means float32: bfloat16 is there for speed, and losses are small.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = False  # ten seconds of trials found nothing faster than its own choice

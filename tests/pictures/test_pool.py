@@ -276,10 +276,11 @@ def test_few_pictures_need_no_processes(
     assert not workers()
 
 
-def test_processes_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
-    assert pool.core_count() == 16
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert pool.core_count() == 2
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "32")
-    assert pool.core_count() == 1
+def test_where_memory_needs_a_file_it_is_gone_with_the_processes(
+    paths: list[Path], expected: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert np.array_equal(files_of(paths)[:], expected)
+    assert workers()
+    assert not list(tmp_path.iterdir())

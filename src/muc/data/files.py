@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from muc.cores import core_count
 from muc.errors import UserError
 from muc.pictures import pool
 from muc.pictures.decode import read_image
@@ -203,7 +204,7 @@ def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
 
 def thread_count() -> int:
     """One a core to decode, by itself or by a process of its own, and some that wait for the disk."""
-    return pool.core_count() * 5 // 4
+    return core_count() * 5 // 4
 
 
 def reading_threads(name: str) -> ThreadPoolExecutor:

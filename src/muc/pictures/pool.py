@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from mmap import mmap
 from queue import Empty, SimpleQueue
 from subprocess import PIPE, Popen
+from tempfile import TemporaryFile
 
 import numpy as np
 
@@ -22,11 +23,6 @@ from muc.pictures.worker import SOUND, Piece, batch_in
 
 MANY = 2000  # pictures; of fewer, all are decoded by the time the processes have started
 MEMORY = 8 * 2**20  # bytes that a process shares with this one
-
-
-def core_count() -> int:
-    """How many cores there are for this process, and not for others that torchrun started beside it."""
-    return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def decode(pieces: Sequence[Piece], out: np.ndarray) -> list[int]:
@@ -42,12 +38,22 @@ def decode(pieces: Sequence[Piece], out: np.ndarray) -> list[int]:
     return broken
 
 
+def shared_memory() -> int:
+    """A file descriptor of memory without a name, which is gone with the last who has it."""
+    if hasattr(os, "memfd_create"):
+        shared = os.memfd_create("muc-pictures")
+    else:  # not on Linux
+        with TemporaryFile() as file:
+            shared = os.dup(file.fileno())
+    os.ftruncate(shared, MEMORY)
+    return shared
+
+
 class Worker:
     """A process that decodes. One thread at a time may use it."""
 
     def __init__(self) -> None:
-        shared = os.memfd_create("muc-pictures")
-        os.ftruncate(shared, MEMORY)
+        shared = shared_memory()
         self._memory = mmap(shared, MEMORY)
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.process = Popen(
