@@ -103,12 +103,12 @@ def test_how_to_go_on_is_a_command_that_can_be_pasted(
     assert shlex.split(said.partition("Go on with: ")[2]) == ["muc", *argv]
 
 
-def test_the_hint_to_a_report_names_runs_with_the_originals_record(
+def test_the_hint_to_a_report_can_be_pasted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exact, original = record("retrain", 0.0, 0.5), record("pretrain", 1.5, 0.52)
     found = ranked(original, {**record("finetune", 1.0, 0.5), "run": "my runs/finetune"}, retrain=exact)
     monkeypatch.setattr(compare, "compare", lambda *_: found)
     monkeypatch.setattr("muc.cli.judging.print_tables", lambda _: None)
-    assert main(["compare", "runs/moco", "--forget-fraction", "0.1"]) == 0
-    assert "muc report runs/retrain 'my runs/finetune'" in capsys.readouterr().err
+    assert main(["compare", "runs/moco", "--forget-fraction", "0.1", "--out", "my runs"]) == 0
+    assert "muc report 'my runs'\n" in capsys.readouterr().err

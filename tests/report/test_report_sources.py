@@ -74,6 +74,18 @@ def test_of_a_comparison_all_evaluated_runs_are_taken(comparison: Path, tmp_path
     assert set(both) == expected | {str(tmp_path / "neggrad")}
 
 
+def test_of_a_folder_the_evaluated_runs_in_it_are_taken(tmp_path: Path, complaint: Callable[..., str]) -> None:
+    trial = tmp_path / "seed0"
+    for method in ("retrain", "finetune"):
+        evaluated(trial / method)
+    run_at(trial / "pretrain", "pretrain")
+    (trial / "looks.json").write_text("{}")
+    assert reported(trial, tmp_path / "report") == [str(trial / "finetune"), str(trial / "retrain")]
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    assert f"is {nothing} a run folder?" in complaint("report", nothing, "--out", tmp_path / "report")
+
+
 def test_a_model_that_is_reached_by_two_paths_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = {"model_sha256": "m", "request_sha256": "r"}
     evaluated(tmp_path / "finetune", **digests)

@@ -77,15 +77,13 @@ def compare(argv: Sequence[str]) -> None:
     print_tables(found.records)
     for line in comparing.reasons(found):
         print(line)
-    # The original's record lies beside one of these.
-    judged = [record["run"] for record in found.records if record["method"] != "pretrain"]
-    say(f"as a page: {shlex.join(['muc', 'report', *judged])}")
+    say(f"as a page: {shlex.join(['muc', 'report', str(flags.out)])}")
 
 
 @dataclass(frozen=True)
 class Report:
     runs: Runs
-    """Evaluated runs, of any number of seeds and settings, or the folders of comparisons (--out of muc compare)."""
+    """Evaluated runs, of any number of seeds and settings, or folders that hold such (--out of muc compare)."""
     out: Path = Path("report")
     """Folder for report.html, tables.md, tables.tex and results.json."""
     title: str = "Unlearning report"

@@ -1,4 +1,4 @@
-"""Where a report's records lie, and where the report itself must not: in run folders and folders of comparisons."""
+"""Where a report's records lie, and where the report itself must not: in run folders, and folders of such."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ COMPARISON = "comparison.json"
 
 
 def records_at(path: Path) -> list[Record]:
-    """What is known of a run, or of all runs of a comparison."""
+    """What is known of a run, or of all runs in a folder."""
     run = RunFolder(path)
-    if not run.started and (path / COMPARISON).is_file():
-        return records_of_comparison(path)
+    if not run.started and (found := records_in(path)):
+        return found
     judged = any((path / name).exists() for name in (RECORD, ORIGINAL_RECORD))
     if not judged and run.config()["kind"] != "unlearn":
         raise UserError(
@@ -24,10 +24,13 @@ def records_at(path: Path) -> list[Record]:
     return run.records()
 
 
-def records_of_comparison(folder: Path) -> list[Record]:
-    """Of the evaluated runs in it; of methods that are not in it, like a Retrain made earlier, what it says itself."""
+def records_in(folder: Path) -> list[Record]:
+    """Of the evaluated runs in it; in a comparison's, of methods that are not in it, like a Retrain made earlier, what
+    the comparison says."""
     runs = sorted(path.parent for path in folder.glob(f"*/{RECORD}"))
     found = [record for run in runs for record in RunFolder(run).records()]
+    if not (folder / COMPARISON).is_file():
+        return found
     compared = read_json(folder / COMPARISON)
     if not isinstance(compared, dict) or not isinstance(compared.get("records"), list):
         raise UserError(f"{folder / COMPARISON} holds no records of a comparison; run the same muc compare again")
