@@ -229,6 +229,12 @@ def test_pairs_without_captions_are_one_sentence() -> None:
         muc.from_pairs([np.zeros((3, 8, 8), np.uint8)], [])
 
 
+@pytest.mark.parametrize("caption", [None, 5, {"a": 1}, b"a", ["a", None], []])
+def test_captions_that_are_no_texts_are_one_sentence(caption: Any) -> None:
+    with pytest.raises(muc.UserError, match=r"training image 0 has the captions .*; give one or more texts in a list"):
+        muc.from_pairs([(pictures(1)[0][0], caption)], [(pictures(1)[0][0], "a")])
+
+
 @pytest.mark.parametrize("kind", ["simclr", "moco"])
 def test_a_wrong_feature_dim_is_said_with_both_numbers(images: ImageSet, kind: str) -> None:
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 12))

@@ -551,6 +551,22 @@ def test_a_run_that_lost_a_file_is_one_sentence(
     assert str(path) in said or "is not finished" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("result.json", {"seconds": "x"}, "result.json: 'seconds' is 'x'; expected a number"),
+        ("result.json", {"peak_memory_bytes": [1]}, "result.json: 'peak_memory_bytes' is [1]; expected a whole number"),
+        ("config.json", {"method": {"name": 5}}, "config.json has no complete 'method'; restore it"),
+    ],
+)
+def test_values_of_another_kind_are_one_sentence(
+    complaint: Callable[..., str], copied: Path, name: str, damage: dict[str, Any], words: str
+) -> None:
+    path = copied / "original-finetune" / name
+    write_json(path, {**read_json(path), **damage})
+    assert words in complaint("evaluate", copied / "original-finetune")
+
+
 def test_a_split_that_names_images_outside_the_data_is_refused(complaint: Callable[..., str], copied: Path) -> None:
     path = copied / "original" / "split.json"
     values = read_json(path)
@@ -564,7 +580,8 @@ def test_a_split_that_names_images_outside_the_data_is_refused(complaint: Callab
 def test_runs_are_listed_with_their_state(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(copied / "original", copied / "interrupted")
     (copied / "interrupted" / "result.json").unlink()
-    for name in ("model.safetensors", "config.json", "split.json", "result.json"):
+    files = ("model.safetensors", "images.safetensors", "config.json", "split.json", "result.json")
+    for name in files:
         shutil.copytree(copied / "original", copied / f"corrupt-{name}")
         path = copied / f"corrupt-{name}" / name
         path.write_bytes(path.read_bytes()[:-9])
@@ -576,7 +593,7 @@ def test_runs_are_listed_with_their_state(copied: Path, capsys: pytest.CaptureFi
         "original": "done",
         "original-finetune": "done",
         "interrupted": "interrupted",
-        **{f"corrupt-{name}": "corrupt" for name in ("model.safetensors", "config.json", "split.json", "result.json")},
+        **{f"corrupt-{name}": "corrupt" for name in files},
     }
     assert rows["runs/original-finetune"]["from"] == "runs/original"
     assert rows["runs/original-finetune"]["what"].startswith("finetune simclr mlp")

@@ -14,6 +14,7 @@ import torch
 from muc import config, opening, runs
 from muc.__main__ import main
 from muc.config import Request
+from muc.errors import UserError
 from muc.evaluation import records as evaluating
 from muc.evaluation.gaps import gaps
 from muc.evaluation.white_box import evaluate
@@ -471,10 +472,45 @@ def test_no_run_is_lost_inside_another(small: RunFolder, tmp_path: Path, capsys:
     for place in (inside, original.path / "a" / "b"):
         shutil.copytree(served.path, place)
         said = complaint(capsys, "pretrain", "--data", "digits", "--out", original, "--force")
-        assert f"holds another run, {place}, which would be lost" in said
+        top = original.path / place.relative_to(original.path).parts[0]
+        assert f"{top} is no part of the run {original} and would be lost; move it away first" in said
         assert RunFolder(place).done
         shutil.move(place, tmp_path / "away" / place.name)
     assert original.done
+
+
+def test_what_is_no_runs_own_is_not_emptied_with_it(
+    small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as the images to train on."""
+    original, served = made(small, tmp_path)
+    for run in (original, served):
+        for own in ("tensorboard", "serve"):
+            (run.path / own).mkdir()
+        (run.path / "search.json").write_text("[]")
+        mine = run.path / "mine.npz"
+        np.savez(mine, images=np.zeros((9, 8, 8), np.uint8), labels=np.zeros(9, np.int64))
+        command = ("pretrain",) if run is original else ("unlearn", original, "--forget-fraction", "0.1")
+        data = ("--data", mine) if run is original else ()
+        said = complaint(capsys, *command, *data, "--out", run, "--force")
+        assert f"{mine} is no part of the run {run} and would be lost; move it away first" in said
+        assert run.done
+        mine.unlink()
+    settings = opening.pretraining_of(original)
+    assert runs.pretrain_run(settings, original.path, CPU, force=True).done
+    assert not (original.path / "serve").exists()
+
+
+def test_a_place_that_is_taken_is_known_before_the_data_are_read(
+    small: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, served = made(small, tmp_path)
+    monkeypatch.setattr(runs, "load_images", None)
+    monkeypatch.setattr(runs, "open_images", None)
+    with pytest.raises(UserError, match="holds a finished run"):
+        runs.pretrain_run(opening.pretraining_of(original), original.path, CPU)
+    with pytest.raises(UserError, match="holds a finished run"):
+        runs.unlearn_run(original, METHODS["finetune"](), Request(forget_fraction=0.1), served.path, CPU)
 
 
 def test_an_export_into_a_run_is_refused(small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from muc.__main__ import main
 from muc.config import Request
 from muc.data import load_images
 from muc.errors import Interrupted, UserError
+from muc.evaluation import records
 from muc.methods import METHODS, AlignmentCalibration, Method
 from muc.recipes import recipe
 from muc.run_folder import RunFolder
@@ -488,6 +489,9 @@ def test_a_comparison_that_was_cut_off_goes_on(
     assert main(argv) == 0
     found = json.loads(capsys.readouterr().out)
     assert {row["method"] for row in found["ranking"]} == {"finetune", "neggrad"}
+    after_one_step.setattr(records, "record_of", None)  # what was judged is not judged again
+    assert main(argv) == 0
+    assert json.loads(capsys.readouterr().out)["ranking"] == found["ranking"]
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def _split(images: ImageSet, forget: Sequence[int]) -> Split:
 def _indices(given: Sequence[int], name: str) -> np.ndarray:
     try:
         found = np.asarray(given)
-    except ValueError:  # lists of several lengths
+    except (ValueError, TypeError, RuntimeError):  # lists of several lengths, tensors with gradients or on a GPU
         found = np.array(None)
     if found.ndim != 1:
         raise UserError(f"{name} is {given!r:.60}; give a list of the indices of training images")

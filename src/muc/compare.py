@@ -90,7 +90,7 @@ def compare(
             (against,) = served
         else:
             candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
-    records = evaluate_runs([original, *candidates], against, runtime)
+    records = evaluate_runs([original, *candidates], against, runtime, keep=True)
     first, *rest = records[1:] if against else records
     comparison = Comparison(records, rank(first, rest), gaps_of(first, first)["AG"], against is not None)
     write_json(out / COMPARISON, comparison.to_json())

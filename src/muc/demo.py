@@ -118,7 +118,7 @@ def run_trial(settings: config.Pretraining, out: Path) -> list[dict[str, Any]]:
         name: compare.serve(original, method_for(name, settings), FORGET, out / name, runtime)
         for name in usual_methods(settings.model.algorithm)
     }
-    records = evaluate_runs([original, *served.values()], served["retrain"], runtime)
+    records = evaluate_runs([original, *served.values()], served["retrain"], runtime, keep=True)
     write_json(out / "looks.json", look_at(original, served, runtime))
     return records
 

@@ -34,6 +34,7 @@ def state_of(run: RunFolder) -> str:
     """done, interrupted, or corrupt (weights, state or JSON damaged). Checks every checksum."""
     try:
         run.split()
+        run.inventory()
         if run.done:
             run.result()
             load_tensors(run.path / "model.safetensors")

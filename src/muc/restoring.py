@@ -37,7 +37,7 @@ def _restore(hint: Any, value: Any, where: str, field: str, defaults: bool) -> A
         return {key: _restore(inner[1], item, where, f"{field}.{key}", defaults) for key, item in value.items()}
     if hint is Path and type(value) is str:
         return Path(value)
-    if hint is float and type(value) is int:
+    if hint is float and type(value) is int and abs(value) < 1e308:
         return float(value)
     return value if hint is Any or type(value) is hint else _refuse(value, WORDS[hint], where, field)
 

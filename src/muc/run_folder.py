@@ -44,6 +44,10 @@ CONFIG_KEYS = ("kind", "pretraining", "seed", "data_sha256", "ancestry", "runtim
 UNLEARN_KEYS = {"method": {"name"}, "parent": {"path", "model_sha256"}}
 IMAGES = "images.safetensors"
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
+OWN = {
+    *("config.json", "env.json", "split.json", IMAGES, "metrics.jsonl", "state.safetensors", "model.safetensors"),
+    *("result.json", RECORD, ORIGINAL_RECORD, "search.json", "tensorboard", "serve"),
+}  # as listed above; what else lies in a run's folder is not ours to remove
 RECORD_KEYS = ("run", "seed")  # what `identity` may need; a report checks the rest
 
 
@@ -125,6 +129,20 @@ class ConfigFile:
     source: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class ResultFile:
+    """What result.json holds."""
+
+    model_sha256: str
+    seconds: float
+    peak_memory_bytes: int | None
+    format_version: int = FORMAT_VERSION
+    epochs: int = 0
+    waiting: float | None = None
+    """Of a streamed run: the share of the time in which it had nothing to compute for want of data."""
+    bound_by: str | None = None
+
+
 class RunFolder:
     """One run on disk."""
 
@@ -168,14 +186,8 @@ class RunFolder:
         inventory: Tensors | None = None,
     ) -> None:
         """Begin a run; a folder that holds one already is only emptied with `force`. Whoever calls this holds it."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{self} is a file, not a folder; give another --out")
-        if self.path.exists() and not self._only_begun():
-            if not self.started:
-                raise UserError(f"{self} is not empty and not a run; give another --out")
-            if not force and not self._import_that_was_cut_off():
-                state = "a finished run" if self.done else "an interrupted run (muc resume continues it)"
-                raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
+        self.check_free(force)
+        if self.started:
             self._empty()
         with self._permitted():
             self.sweep()
@@ -184,6 +196,21 @@ class RunFolder:
                 save_tensors(self.path / IMAGES, *inventory)
             write_json(self.path / "env.json", env)
             write_json(self.config_file, {"format_version": FORMAT_VERSION, **config})  # last: now it is a run
+
+    def check_free(self, force: bool = False) -> None:
+        """Refuse a place that holds anything; with `force`, anything but a run."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self} is a file, not a folder; give another --out")
+        if not self.path.exists() or self._only_begun():
+            return
+        if not self.started:
+            raise UserError(f"{self} is not empty and not a run; give another --out")
+        if not force and not self._import_that_was_cut_off():
+            state = "a finished run" if self.done else "an interrupted run (muc resume continues it)"
+            raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
+        for other in self.path.iterdir():
+            if other.name not in OWN and other.suffix != PARTIAL:
+                raise UserError(f"{other} is no part of the run {self} and would be lost; move it away first")
 
     @contextmanager
     def _permitted(self) -> Generator[None]:
@@ -201,8 +228,6 @@ class RunFolder:
         return not self.done and self.config()["kind"] == "import"
 
     def _empty(self) -> None:
-        if other := next((file for file in self.path.rglob("config.json") if file != self.config_file), None):
-            raise UserError(f"{self} holds another run, {other.parent}, which would be lost; move it away first")
         (self.path / "result.json").unlink(missing_ok=True)  # first: a half-emptied folder must not look finished
         children = [child for child in self.path.iterdir() if child.name != "config.json"]
         for child in children:
@@ -224,7 +249,7 @@ class RunFolder:
         del values["format_version"]
         restore(ConfigFile, values, str(path), defaults=True)
         for part, keys in UNLEARN_KEYS.items() if values["kind"] == "unlearn" else ():
-            if not keys <= set(values.get(part) or ()):
+            if not all(isinstance((values.get(part) or {}).get(key), str) for key in keys):
                 raise UserError(f"{path} has no complete '{part}'; restore it or make the run again")
         return values
 
@@ -253,7 +278,10 @@ class RunFolder:
         if not self.done:
             self.config()  # says what is wrong where there is no run at all
             raise UserError(f"the run {self} is not finished; continue it with: {self.how_to_go_on}")
-        return read_object(self.path / "result.json", "model_sha256", "seconds", "peak_memory_bytes")
+        path = self.path / "result.json"
+        values = read_object(path, "model_sha256", "seconds", "peak_memory_bytes")
+        restore(ResultFile, values, str(path), defaults=True)
+        return values
 
     def load_model(self) -> dict[str, Any]:
         self.result()
@@ -289,7 +317,7 @@ class RunFolder:
                 values = json.loads(line)
             except json.JSONDecodeError:
                 break  # killed while writing it
-            if not isinstance(values, dict) or "epoch" not in values:
+            if not isinstance(values, dict) or type(values.get("epoch")) is not int:
                 raise UserError(f"{path} holds the line {line[:40]!r}, which is no epoch's; remove it")
             lines.append(values)
         return lines

@@ -50,11 +50,11 @@ def pretrain_run(
     split_seed: int | None = None,
 ) -> RunFolder:
     """Train an encoder from scratch into a new run folder; which images it sees is drawn by its seed, or another."""
+    run = free_place(out, force)
     settings = replace(settings, data=whole_path(settings.data))
     images = load_images(settings.data)
     if settings.model.algorithm == "clip":
         check_paired(images.train_captions, f"'{settings.data.name}'")
-    run = RunFolder(out)
     values = {
         "kind": "pretrain",
         "pretraining": asdict(settings),
@@ -81,6 +81,7 @@ def unlearn_run(
     if here.is_relative_to(there) or there.is_relative_to(here):
         raise UserError(f"--out {out} is, holds or lies inside the run to unlearn from; give another folder")
     inherited, result = parent.config(), parent.result()
+    run = free_place(out, force)
     images = open_images(parent, parent.split().kept)
     split = apply_request(parent.split(), request, images)
     settings = pretraining_of(parent)
@@ -100,7 +101,6 @@ def unlearn_run(
         "parent": {"path": os.path.relpath(parent.path, out), "model_sha256": result["model_sha256"]},
         "ancestry": [*inherited["ancestry"], {**step, "model_sha256": result["model_sha256"]}],
     }
-    run = RunFolder(out)
     inventory = parent.inventory() or take_inventory(images).to_tensors()
     with begun(run, values, split, inventory, runtime, force):
         return execute(run, images)
@@ -116,6 +116,13 @@ def resume_run(run: RunFolder) -> RunFolder:
             raise UserError(f"the import into {run} was cut off; run the import again")
         processes.first_only(run.sweep)
         return execute(run)
+
+
+def free_place(out: Path, force: bool) -> RunFolder:
+    """Where a run can begin: known before the data are read, which can take long."""
+    run = RunFolder(out)
+    processes.first_only(lambda: run.check_free(force))
+    return run
 
 
 @contextmanager

@@ -162,21 +162,58 @@ def test_broken_pairs_are_left_out_as_without_processes(
 # --- ends ---
 
 
-def test_a_process_that_ends_is_a_sentence_and_is_replaced(paths: list[Path], expected: np.ndarray) -> None:
+def test_a_process_that_ends_at_work_is_a_sentence(paths: list[Path], expected: np.ndarray, tmp_path: Path) -> None:
+    os.mkfifo(waiting := tmp_path / "waiting.png")  # nobody ever writes into it
+    worker, said = pool.Worker(), []
+
+    def ask() -> None:
+        try:
+            worker.decode([(str(waiting), 0, -1), (str(paths[0]), 0, -1)], np.empty_like(expected[:2]))
+        except UserError as error:
+            said.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    worker.process.kill()
+    asking.join()
+    assert said[0].startswith(f"the process that decoded {waiting} and the 1 pictures after it ended with code -9; ")
+    worker.close()
+
+
+def test_a_process_that_ended_idle_is_replaced(paths: list[Path], expected: np.ndarray) -> None:
+    """Whoever looks for memory can take one that nobody uses."""
     files = files_of(paths)
     files[:]
-    for worker in workers():
+    ended = workers()
+    for worker in ended:
         worker.process.kill()
         worker.process.wait()
-    with pytest.raises(UserError, match="ended with code -9"):
-        files[:]
-    for _ in range(5):  # each had one of those that had ended
-        try:
-            found = files[:]
-            break
-        except UserError:
-            pass
-    assert np.array_equal(found, expected)
+    for _ in ended:
+        assert np.array_equal(files[:], expected)
+    assert not set(workers()) & set(ended)
+
+
+def test_what_a_python_prints_when_it_starts_is_no_answer(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('hello', flush=True)")
+    monkeypatch.syspath_prepend(tmp_path)
+    places = [str(paths[0]), str(tmp_path / "none.png"), str(paths[1])]
+    worker = pool.Worker()
+    assert worker.decode([(place, 0, -1) for place in places], np.empty((3, 3, SIDE, SIDE), np.uint8)) == [1]
+    worker.close()
+
+
+@pytest.mark.parametrize("place", ["", Path("somewhere")])
+def test_where_python_looks_for_modules_can_be_named_in_any_way(
+    paths: list[Path], expected: np.ndarray, monkeypatch: pytest.MonkeyPatch, place: str | Path
+) -> None:
+    source = str(Path(muc.__file__).parent.parent)
+    monkeypatch.chdir(source)
+    monkeypatch.setattr(sys, "path", [place, *(p for p in sys.path if p != source), *([] if place == "" else [source])])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    assert np.array_equal(files_of(paths)[:], expected)
+    assert workers()
 
 
 def test_several_threads_at_once(paths: list[Path], expected: np.ndarray) -> None:

@@ -92,6 +92,27 @@ def test_an_evaluation_that_was_cut_off_goes_on_with_the_next(copied: Path, monk
     assert seen == [run.path for run in (*judged[:3], *judged[2:])]
 
 
+def test_an_evaluation_that_was_kept_has_the_place_of_today(copied: Path) -> None:
+    """A Retrain is found by it."""
+    trial = first_trial(copied)
+    judged = [trial.encoder, trial.chosen("finetune")]
+    for path in (trial.retrain.path / "evaluation.json", judged[1].path / "evaluation.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "run": "elsewhere", "against": "elsewhere"}))
+    found = records.evaluate_runs(judged, trial.retrain, keep=True)
+    assert [record["run"] for record in found] == [str(run) for run in (trial.retrain, *judged)]
+    assert {record["against"] for record in found} == {str(trial.retrain)}
+
+
+def test_an_evaluation_without_a_number_is_made_again(copied: Path) -> None:
+    trial = first_trial(copied)
+    run = trial.chosen("finetune")
+    path = run.path / "evaluation.json"
+    before = json.loads(path.read_text())
+    path.write_text(json.dumps({**before, "metrics": {**before["metrics"], "EMIA": None}}))
+    assert records.kept_record(run, trial.retrain) is None
+    assert records.evaluate_runs([run], trial.retrain, keep=True)[1]["metrics"]["EMIA"] == before["metrics"]["EMIA"]
+
+
 def test_files_of_an_earlier_table_go(copied: Path) -> None:
     folder = copied / "cifar10-10"
     assert table(copied) == 0

@@ -23,6 +23,7 @@ from muc.pictures.decode import read_image
 from muc.pictures.worker import Piece
 from muc.progress import meter
 
+MOST_THREADS = 64  # a container can see all of its host's cores, and each has a process of 25 MB
 HASHED_AT_ONCE = 4096  # files whose digests are under way together: a million futures would take a gigabyte
 
 
@@ -122,8 +123,8 @@ class ImageFiles:
         """Where the bytes of one picture are, for other processes, which began in the folder of that time."""
         if self.slices:
             number, start, size = self.slices.where[row].tolist()
-            return str(Path.cwd() / self.slices.files[number]), start, size
-        return str(Path.cwd() / self.location(row)), 0, -1
+            return str(self.slices.files[number].absolute()), start, size
+        return str(self.location(row).absolute()), 0, -1
 
     def fill(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Decode these rows into `out`."""
@@ -204,7 +205,7 @@ def join(first: ImageFiles, second: ImageFiles) -> ImageFiles:
 
 def thread_count() -> int:
     """One a core to decode, by itself or by a process of its own, and some that wait for the disk."""
-    return core_count() * 5 // 4
+    return min(core_count() * 5 // 4, MOST_THREADS)
 
 
 def reading_threads(name: str) -> ThreadPoolExecutor:

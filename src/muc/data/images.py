@@ -156,7 +156,9 @@ def from_pairs(train: Iterable[Any], test: Iterable[Any], name: str = "pairs") -
     """An image set from two datasets of (image, caption) or (image, [captions]); images as in `from_dataset`."""
     parts = [[_pair(item, f"{name}[{i}]", "caption") for i, item in enumerate(_items(part))] for part in (train, test)]
     images = from_dataset(*([(image, 0) for image, _ in part] for part in parts), name=name)
-    train_captions, test_captions = ([[c] if isinstance(c, str) else list(c) for _, c in part] for part in parts)
+    train_captions, test_captions = (
+        [list(c) if isinstance(c, list | tuple) else [c] for _, c in part] for part in parts
+    )
     return replace(images, train_captions=train_captions, test_captions=test_captions)
 
 

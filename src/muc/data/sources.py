@@ -21,6 +21,7 @@ from muc.data.images import ImageSet, as_uint8, check_label, from_labels
 from muc.data.pairs import Pairs, hold_out, load_pairs
 from muc.data.shards import find_shards, read_shards
 from muc.errors import UserError, check_name
+from muc.pictures import pool
 from muc.pictures.decode import IMAGE_SUFFIXES
 from muc.processes import first_only
 from muc.progress import meter
@@ -68,7 +69,9 @@ def fingerprint(path: Path) -> bytes:
 def _load_once(  # all that it depends on
     settings: Data, complete: bool, _path: Path, _fingerprint: bytes, _memory: int
 ) -> ImageSet:
-    return _load(settings, complete)
+    images = _load(settings, complete)
+    pool.close_all()  # of what is in memory now, nothing is decoded again
+    return images
 
 
 def _load(settings: Data, complete: bool = True) -> ImageSet:

@@ -10,7 +10,7 @@ import numpy as np
 from muc import config, opening
 from muc.data.files import select
 from muc.errors import UserError
-from muc.evaluation.gaps import gaps
+from muc.evaluation.gaps import compared, gaps
 from muc.evaluation.pairs import evaluate as evaluate_pairs
 from muc.evaluation.white_box import evaluate
 from muc.models import CLIP
@@ -49,6 +49,7 @@ def evaluate_runs(
         for run in order:
             record = (keep and kept_record(run, served)) or record_of(run, served, resolved)
             records.append(record)
+            record["run"] = str(run)  # a kept one may have been elsewhere
             record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else None
             record["against"] = str(against) if against else None
             # Each at once: what is cut off goes on behind the last. The original can be judged on many requests: what
@@ -109,7 +110,8 @@ def kept_record(run: RunFolder, served: RunFolder) -> dict[str, Any] | None:
     path = served.path / ORIGINAL_RECORD if is_original(run, served) else run.path / RECORD
     record = read_object(path) if path.exists() else {}
     same = (run.result()["model_sha256"], request_digest(served.split()))
-    return record if identity(record) == same else None
+    complete = all(record["metrics"].get(name) is not None for name in compared(record["metrics"])) if record else False
+    return record if complete and identity(record) == same else None
 
 
 def request_digest(split: Split) -> str:
@@ -153,7 +155,6 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
     metrics |= {"RTE_minutes": result["seconds"] / 60, "peak_memory_GB": None if peak is None else peak / 1e9}
     return {
         "format_version": FORMAT_VERSION,
-        "run": str(run),
         "method": "pretrain" if is_original(run, served) else values["method"]["name"],
         "data": Path(settings.data.name).name,
         "algorithm": settings.model.algorithm,

@@ -21,7 +21,7 @@ from muc.models.moco import MoCo
 from muc.models.weight_files import read_weights
 from muc.opening import fresh_model
 from muc.run_folder import RunFolder
-from muc.runs import begun
+from muc.runs import begun, free_place
 
 NO_STEM_RELU = "no ReLU after the stem, as in nn.Sequential(*children) of lightly's ResNet (stem_relu is off)"
 
@@ -59,6 +59,7 @@ def import_run(
     file, out = Path(file), Path(out)
     if file.resolve().is_relative_to(out.resolve()):
         raise UserError(f"{file} lies inside --out {out}, which would be emptied; give another --out")
+    run = free_place(out, force)
     weights = file
     if settings.model.algorithm == "clip":
         weights, model_settings = locate(file, settings.model)
@@ -79,7 +80,6 @@ def import_run(
         "ancestry": [],
         "source": {**source, "summary": asdict(summary)},
     }
-    run = RunFolder(out)
     with begun(run, values, split, take_inventory(images).to_tensors(), runtime, force):
         run.finish(model.state_dict(), {"kind": "import"}, {"seconds": 0.0, "peak_memory_bytes": None, "epochs": 0})
     return run, summary

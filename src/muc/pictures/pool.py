@@ -7,13 +7,15 @@ rest: 20 of them on 16 cores decoded less than one alone can elsewhere (docs/log
 import atexit
 import json
 import os
+import socket
 import sys
 from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from mmap import mmap
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from subprocess import PIPE, Popen
+from subprocess import DEVNULL, Popen
 from tempfile import TemporaryFile
 
 import numpy as np
@@ -27,7 +29,9 @@ MEMORY = 8 * 2**20  # bytes that a process shares with this one
 
 def decode(pieces: Sequence[Piece], out: np.ndarray) -> list[int]:
     """Fill `out` (n, channels, side, side). -> the places of pictures that could not be read."""
-    at_once = MEMORY // out[0].nbytes if len(out) else 1
+    if not len(out):
+        return []
+    at_once = MEMORY // out[0].nbytes
     if not at_once:
         return list(range(len(out)))
     broken = []
@@ -55,27 +59,29 @@ class Worker:
     def __init__(self) -> None:
         shared = shared_memory()
         self._memory = mmap(shared, MEMORY)
+        here, there = socket.socketpair()
+        places = [str(Path(place).absolute()) for place in sys.path if isinstance(place, str)]  # "" is where one is
         one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         self.process = Popen(
             [sys.executable, "-P", "-W", "ignore", "-m", "muc.pictures.worker", str(shared)],
-            stdin=PIPE,
-            stdout=PIPE,
+            stdin=there.fileno(),
+            stdout=DEVNULL,
             pass_fds=[shared],
-            env={**os.environ, **one_thread, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, **one_thread, "PYTHONPATH": os.pathsep.join(places)},
             process_group=0,  # Ctrl-C is for the one who asked: a training goes on to the end of its step
         )
         os.close(shared)
+        there.close()
+        with here:
+            self._talk = here.makefile("rwb")
 
     def decode(self, pieces: Sequence[Piece], out: np.ndarray) -> list[int]:
-        jobs, answers = self.process.stdin, self.process.stdout
-        assert jobs is not None
-        assert answers is not None
         n, channels, side, _ = out.shape
         try:
-            jobs.write(json.dumps((side, channels, pieces)).encode() + b"\n")
-            jobs.flush()
-            answer = answers.read(n)
-        except BrokenPipeError:
+            self._talk.write(json.dumps((side, channels, pieces)).encode() + b"\n")
+            self._talk.flush()
+            answer = self._talk.read(n)
+        except (BrokenPipeError, ConnectionResetError):
             answer = b""
         if len(answer) < n:
             raise self._ended(pieces)
@@ -91,8 +97,9 @@ class Worker:
     def close(self) -> None:
         """At once: it may be in the middle of an answer that nobody will read."""
         self.process.kill()
-        with suppress(BrokenPipeError), self.process:
-            pass
+        self.process.wait()
+        with suppress(OSError):
+            self._talk.close()
 
 
 _idle: dict[int, SimpleQueue[Worker]] = defaultdict(SimpleQueue)  # of each process: a fork has no use for its parent's
@@ -103,7 +110,8 @@ def _borrowed() -> Generator[Worker]:
     """One that nobody uses, or a new one: there are as many as threads ever asked at once."""
     idle = _idle[os.getpid()]
     try:
-        worker = idle.get_nowait()
+        while (worker := idle.get_nowait()).process.poll() is not None:
+            worker.close()  # it ended while nobody used it
     except Empty:
         worker = Worker()
     try:

@@ -1,13 +1,15 @@
 """A process that decodes pictures and does nothing else: `python -m muc.pictures.worker FD`, started by the pool.
 
-A line of JSON on standard input is a job: side, channels, and where the pictures are. Their pixels go into memory that
-both processes see (behind the file descriptor), then a byte for each to standard output: SOUND or BROKEN. Why one is
-broken is for the other side to find out, and to say. The process ends with its input, however the other side ended.
+Standard input is a socket. A line of JSON from it is a job: side, channels, and where the pictures are. Their pixels go
+into memory that both processes see (behind the file descriptor), then a byte for each back: SOUND or BROKEN. (Not to
+standard output, where a site's Python may print something when it starts.) Why one is broken is for the other side to
+find out, and to say. The process ends with its input, however the other side ended.
 """
 
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from io import BytesIO
 from mmap import mmap
 from pathlib import Path
@@ -59,4 +61,6 @@ def _open(piece: Piece) -> Path | BytesIO:
 
 
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer, mmap(int(sys.argv[1]), 0))
+    gone = suppress(BrokenPipeError, ConnectionResetError)  # nobody is there to answer
+    with gone, open(sys.stdin.fileno(), "wb", closefd=False) as to_pool:
+        serve(sys.stdin.buffer, to_pool, mmap(int(sys.argv[1]), 0))
