@@ -55,7 +55,7 @@ def add_keys(run: Path) -> list[str]:
 @contextmanager
 def serving(before: Path, after: Path) -> Generator[tuple[str, int]]:
     """-> (address, process)."""
-    command = [*MUC, "serve", str(after), "--before", str(before), "--port", "0", "--device", "cpu", "--threads", "1"]
+    command = [*MUC, "serve", str(before), "--after", str(after), "--port", "0", "--device", "cpu", "--threads", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         try:
             assert process.stderr is not None
@@ -154,7 +154,7 @@ def main() -> None:
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="serve_load_") as folder:
         before, after = make_runs(Path(folder))
-        tokens = add_keys(after)
+        tokens = add_keys(before)
         with serving(before, after) as (url, pid):
             result = measure(url, pid, tokens, flags.clients, flags.seconds)
     text = json.dumps(record(result), indent=1)

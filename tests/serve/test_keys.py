@@ -26,9 +26,9 @@ Runs = tuple[RunFolder, RunFolder]
 
 
 @pytest.fixture
-def after(runs: Runs, tmp_path: Path) -> Path:
-    """A copy of the run, without keys."""
-    shutil.copytree(runs[1].path, tmp_path / "run", ignore=shutil.ignore_patterns("serve"))
+def original(runs: Runs, tmp_path: Path) -> Path:
+    """A copy of the run before, without keys."""
+    shutil.copytree(runs[0].path, tmp_path / "run", ignore=shutil.ignore_patterns("serve"))
     return tmp_path / "run"
 
 
@@ -80,10 +80,10 @@ def test_adding_while_charging_loses_neither(keys: KeyFile) -> None:
 
 
 def test_a_budget_can_be_raised_and_the_key_stays_the_same(
-    after: Path, pair: Pair, capsys: pytest.CaptureFixture[str]
+    original: Path, pair: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a running server too: a new key would have another rotation, and spoil a collection under way."""
-    keys = KeyFile(after)
+    keys = KeyFile(original)
     token = keys.add("alice", 2)
     with running(pair, keys) as live, live.client(token) as client:
 
@@ -93,7 +93,7 @@ def test_a_budget_can_be_raised_and_the_key_stays_the_same(
         first = ask().json()
         assert first["budget_left"] == 0
         assert ask().status_code == 403
-        assert main(["serve", "keys", "budget", str(after), "--name", "alice", "--budget", "5"]) == 0
+        assert main(["serve", "keys", "budget", str(original), "--name", "alice", "--budget", "5"]) == 0
         assert "alice: 3 of 5 images left" in capsys.readouterr().err
         again = ask().json()
     assert again["budget_left"] == 1
@@ -190,16 +190,16 @@ def test_rotations_prefer_no_direction() -> None:
     assert np.abs((corner**2).mean(axis=0) - 1 / 3).max() < 0.03
 
 
-def test_the_commands_add_list_and_revoke(after: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "keys", "add", str(after), "--name", "alice", "--budget", "7"]) == 0
+def test_the_commands_add_list_and_revoke(original: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "keys", "add", str(original), "--name", "alice", "--budget", "7"]) == 0
     token = capsys.readouterr().out.strip()
-    assert KeyFile(after).find(token).budget == 7
-    assert main(["serve", "keys", "list", str(after), "--json"]) == 0
+    assert KeyFile(original).find(token).budget == 7
+    assert main(["serve", "keys", "list", str(original), "--json"]) == 0
     assert [(k["name"], k["used"]) for k in json.loads(capsys.readouterr().out)] == [("alice", 0)]
-    assert main(["serve", "keys", "add", str(after), "--name", "alice"]) == 2
-    assert main(["serve", "keys", "revoke", str(after), "--name", "alice"]) == 0
-    assert main(["serve", "keys", "revoke", str(after), "--name", "alice"]) == 2
-    assert main(["serve", "keys", "list", str(after)]) == 0
+    assert main(["serve", "keys", "add", str(original), "--name", "alice"]) == 2
+    assert main(["serve", "keys", "revoke", str(original), "--name", "alice"]) == 0
+    assert main(["serve", "keys", "revoke", str(original), "--name", "alice"]) == 2
+    assert main(["serve", "keys", "list", str(original)]) == 0
     assert "revoked" in capsys.readouterr().out
 
 
@@ -213,25 +213,26 @@ def test_the_commands_add_list_and_revoke(after: Path, capsys: pytest.CaptureFix
         (["keys", "add", "RUN", "--name", "a\nb"], "--name"),
         (["keys", "budget", "nowhere", "--name", "x", "--budget", "5"], "muc resume|no run|not finished"),
         (["keys", "budget", "RUN", "--name", "x", "--budget", "0"], "--budget is 0"),
-        (["RUN", "--before", "RUN"], "muc serve keys add"),
+        (["RUN"], "muc serve keys add"),
+        (["RUN", "--after", "RUN"], "muc serve keys add"),
     ],
 )
 def test_bad_commands_are_one_sentence(
-    after: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+    original: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     capsys.readouterr()
-    assert main(["serve", *(str(after) if a == "RUN" else a for a in arguments)]) == 2
+    assert main(["serve", *(str(original) if a == "RUN" else a for a in arguments)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert any(part in said for part in sentence.split("|")), said
-    assert not (after / "serve").exists()
+    assert not (original / "serve").exists()
 
 
-def test_revoked_keys_do_not_let_a_server_start(runs: Runs, after: Path) -> None:
-    KeyFile(after).add("alice", 1)
-    KeyFile(after).revoke("alice")
+def test_revoked_keys_do_not_let_a_server_start(runs: Runs, original: Path) -> None:
+    KeyFile(original).add("alice", 1)
+    KeyFile(original).revoke("alice")
     with pytest.raises(UserError, match="has no keys"):
-        serve(RunFolder(after), runs[0], "127.0.0.1", 0, CPU, print)
+        serve(RunFolder(original), runs[1], "127.0.0.1", 0, CPU, print)
 
 
 def test_addresses() -> None:
@@ -248,15 +249,18 @@ def test_addresses() -> None:
     assert not is_loopback("0.0.0.0")
 
 
-def test_other_addresses_come_with_a_warning(runs: Runs, after: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    KeyFile(after).add("alice", 1)
+def test_other_addresses_come_with_a_warning(runs: Runs, original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    KeyFile(original).add("alice", 1)
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
     said: list[str] = []
-    serve(RunFolder(after), runs[0], "0.0.0.0", 0, CPU, said.append)
+    serve(RunFolder(original), runs[1], "0.0.0.0", 0, CPU, said.append)
     assert "TLS" in " ".join(said)
     said.clear()
-    serve(RunFolder(after), runs[0], "127.0.0.1", 0, CPU, said.append)
-    assert len(said) == 1  # where it listens; RUN was made from RUN0, so no note
+    for after in (runs[1], None):
+        serve(RunFolder(original), after, "127.0.0.1", 0, CPU, said.append)
+    assert len(said) == 2  # where it listens; RUN was made from RUN0, so no note
+    assert said[0].startswith(f"serving {original} and {runs[1]} on http://127.0.0.1:")
+    assert said[1].startswith(f"serving {original}, as before and after, on http://127.0.0.1:")
 
 
 def test_help_loads_neither_torch_nor_the_server() -> None:

@@ -31,7 +31,7 @@ def test_under_load_there_are_answers_and_429_and_nothing_else(
     benchmark: ModuleType, runs: tuple[RunFolder, RunFolder]
 ) -> None:
     before, after = runs
-    tokens = benchmark.add_keys(after.path)
+    tokens = benchmark.add_keys(before.path)
     with benchmark.serving(before.path, after.path) as (url, pid):
         found = benchmark.measure(url, pid, tokens, clients=64, seconds=3.0)
     assert found["statuses"].keys() == {"200", "429"}
@@ -48,9 +48,9 @@ def test_ctrl_c_stops_it_at_once_and_cleanly(
     benchmark: ModuleType, runs: tuple[RunFolder, RunFolder], stop: signal.Signals
 ) -> None:
     before, after = (run.path for run in runs)
-    if not KeyFile(after).all():
-        KeyFile(after).add("somebody", 1)
-    command = [sys.executable, "-m", "muc", "serve", str(after), "--before", str(before), "--port", "0"]
+    if not KeyFile(before).all():
+        KeyFile(before).add("somebody", 1)
+    command = [sys.executable, "-m", "muc", "serve", str(before), "--after", str(after), "--port", "0"]
     with subprocess.Popen(
         [*command, "--threads", "1"],
         stderr=subprocess.PIPE,

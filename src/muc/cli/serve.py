@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Serve:
     run: Run
-    """The run after unlearning. Keys are kept with it: muc serve keys add RUN --name NAME --budget IMAGES."""
-    before: Path
-    """The run before unlearning."""
+    """The original run, before unlearning. Keys are kept with it: muc serve keys add RUN --name NAME."""
+    after: Path | None = None
+    """The run after unlearning (default: nothing is unlearned yet, and the original answers as both)."""
     host: str = "127.0.0.1"
     """Address to listen on. Others than this machine's own need TLS in front."""
     port: int = 8000
@@ -35,13 +35,14 @@ def serve(argv: Sequence[str]) -> None:
         return
     about = (
         "Answer data owners: vectors of their images, from a model before and after unlearning, for those who have a "
-        "key. Keys: muc serve keys add|budget|list|revoke RUN."
+        "key. The same keys open both. Keys: muc serve keys add|budget|list|revoke RUN."
     )
-    flags = parse(Serve, argv, "serve", about, "muc serve runs/moco-alignment_calibration --before runs/moco")
+    flags = parse(Serve, argv, "serve", about, "muc serve runs/moco --after runs/moco-alignment_calibration")
     from muc.run_folder import RunFolder
     from muc.serve.server import serve as run_server
 
-    run_server(RunFolder(flags.run), RunFolder(flags.before), flags.host, flags.port, flags.runtime, say)
+    after = RunFolder(flags.after) if flags.after else None
+    run_server(RunFolder(flags.run), after, flags.host, flags.port, flags.runtime, say)
 
 
 Named = Annotated[str, tyro.conf.arg(metavar="NAME")]
@@ -50,7 +51,7 @@ Named = Annotated[str, tyro.conf.arg(metavar="NAME")]
 @dataclass(frozen=True)
 class AddKey:
     run: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The run that is served as 'after'."""
+    """The original run that is served."""
     name: Named
     """Whom the key is for."""
     budget: int = 1600
@@ -61,7 +62,7 @@ class AddKey:
 @dataclass(frozen=True)
 class SetBudget:
     run: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The run that is served as 'after'."""
+    """The original run that is served."""
     name: Named
     """Whose key."""
     budget: int
@@ -71,7 +72,7 @@ class SetBudget:
 @dataclass(frozen=True)
 class RevokeKey:
     run: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The run that is served as 'after'."""
+    """The original run that is served."""
     name: Named
     """Whose key."""
 
@@ -79,7 +80,7 @@ class RevokeKey:
 @dataclass(frozen=True)
 class ListKeys:
     run: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The run that is served as 'after'."""
+    """The original run that is served."""
     json: bool = False
     """Print JSON."""
 
@@ -93,7 +94,7 @@ def keys(argv: Sequence[str]) -> None:
 
 def add_key(argv: Sequence[str]) -> None:
     about = "Make a key for a data owner. It is printed once; only its hash is kept."
-    flags = parse(AddKey, argv, "serve keys add", about, "muc serve keys add runs/moco-ac --name alice")
+    flags = parse(AddKey, argv, "serve keys add", about, "muc serve keys add runs/moco --name alice")
     token = key_file(flags.run).add(flags.name, flags.budget)
     say(f"the key of {flags.name}, for {flags.budget} images; it is shown this once:")
     print(token)
@@ -102,7 +103,7 @@ def add_key(argv: Sequence[str]) -> None:
 def set_budget(argv: Sequence[str]) -> None:
     about = "Raise a key's budget, or lower it, on a running server too. The key stays the same."
     flags = parse(
-        SetBudget, argv, "serve keys budget", about, "muc serve keys budget runs/moco-ac --name alice --budget 800"
+        SetBudget, argv, "serve keys budget", about, "muc serve keys budget runs/moco --name alice --budget 800"
     )
     key = key_file(flags.run).set_budget(flags.name, flags.budget)
     say(f"{key.name}: {key.left} of {key.budget} images left")
@@ -110,14 +111,14 @@ def set_budget(argv: Sequence[str]) -> None:
 
 def revoke_key(argv: Sequence[str]) -> None:
     about = "From now on a key opens nothing, on a running server too."
-    flags = parse(RevokeKey, argv, "serve keys revoke", about, "muc serve keys revoke runs/moco-ac --name alice")
+    flags = parse(RevokeKey, argv, "serve keys revoke", about, "muc serve keys revoke runs/moco --name alice")
     key = key_file(flags.run).revoke(flags.name)
     say(f"revoked: {key.name}, {key.used} of {key.budget} images used")
 
 
 def list_keys(argv: Sequence[str]) -> None:
     about = "The keys of a run and what is left of their budgets. Also: muc serve keys add|budget|revoke."
-    flags = parse(ListKeys, argv, "serve keys list", about, "muc serve keys list runs/moco-ac")
+    flags = parse(ListKeys, argv, "serve keys list", about, "muc serve keys list runs/moco")
     found = key_file(flags.run).all()
     if flags.json:
         shown = ("id", "name", "budget", "used", "created", "revoked")

@@ -1,4 +1,4 @@
-"""From two runs to a listening socket."""
+"""From runs to a listening socket."""
 
 import socket
 from collections.abc import Callable
@@ -21,25 +21,26 @@ IDLE_SECONDS = 12  # longer than the 5 of httpx and the like: they then never se
 
 
 def serve(
-    after: RunFolder,
     before: RunFolder,
+    after: RunFolder | None,
     host: str,
     port: int,
     runtime: config.Runtime,
     say: Callable[[str], None],
     limits: Limits | None = None,
 ) -> None:
-    """Until Ctrl-C. What cannot work is refused before the models are loaded."""
-    keys = KeyFile(after.path)
+    """Until Ctrl-C. Until something is unlearned there is one model, with which data owners draw their splits. What
+    cannot work is refused before the models are loaded."""
+    after = after or before
+    keys = KeyFile(before.path)  # so that a key opens the model before, and later, elsewhere, the one after too
     after.result(), before.result()
     if not any(key.revoked is None for key in keys.all()):
         raise UserError(
-            f"{after} has no keys, and nobody is served without one; "
-            f"add one with: muc serve keys add {after} --name NAME"
+            f"{before} has no keys, and nobody is served without one; "
+            f"add one with: muc serve keys add {before} --name NAME"
         )
     with bind(host, port) as listener:
         pair = open_pair(before, after, runtime)
-        # Until something is unlearned there is one model, and data owners draw their splits with it.
         made_from = [pair.sha256["after"], *(step["model_sha256"] for step in after.config()["ancestry"])]
         if pair.sha256["before"] not in made_from:
             say(f"note: {after} was not made from {before}; an audit compares a model with its own predecessor")
@@ -48,7 +49,8 @@ def serve(
             say(f"warning: {address} can be reached by others, and keys and images would travel readable by anyone in")
             say("between; put a proxy with TLS in front, and let this listen on 127.0.0.1 only")
         shown = f"[{address}]" if ":" in address else address
-        say(f"serving {before} and {after} on http://{shown}:{port} (Ctrl-C stops)")
+        what = f"{before} and {after}" if after is not before else f"{before}, as before and after,"
+        say(f"serving {what} on http://{shown}:{port} (Ctrl-C stops)")
         make_server(build_app(pair, keys, limits)).run(sockets=[listener])
 
 
