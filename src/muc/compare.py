@@ -19,7 +19,7 @@ from muc.report.sources import COMPARISON
 from muc.report.summary import SOMETHING
 from muc.report.words import method_name, metric_name, minutes
 from muc.run_folder import RunFolder, Split
-from muc.search import draw_trials, labelled, pick
+from muc.search import draw_trials, labelled, pick, serve_all
 from muc.storage import write_json
 
 LOST = {"lost_retain_accuracy": "RA", "lost_test_accuracy": "TA"}
@@ -85,7 +85,7 @@ def compare(
             refuse_other(run, original, method, wanted)
     candidates: list[RunFolder] = []
     for name, trials in planned.items():
-        served = [finished(RunFolder(place), original, method, request, runtime) for method, place in trials]
+        served = serve_all(trials, lambda method, place: finished(place, original, method, request, runtime))
         if name == "retrain":
             (against,) = served
         else:
@@ -136,14 +136,15 @@ def serve(
     run = RunFolder(out)
     if run.started:
         refuse_other(run, original, method, wanted_of(original, request))
-    return finished(run, original, method, request, runtime)
+    return finished(out, original, method, request, runtime)
 
 
 def finished(
-    run: RunFolder, original: RunFolder, method: Method, request: config.Request, runtime: config.Runtime | None
+    place: Path, original: RunFolder, method: Method, request: config.Request, runtime: config.Runtime | None
 ) -> RunFolder:
+    run = RunFolder(place)
     if not run.started:
-        return runs.unlearn_run(original, method, request, run.path, runtime)
+        return runs.unlearn_run(original, method, request, place, runtime)
     return run if run.done else runs.resume_run(run)
 
 

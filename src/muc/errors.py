@@ -24,6 +24,10 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
 
 
+class Diverged(UserError):
+    """A training whose loss or weights are no numbers any more."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or a termination signal arrived; `command` goes on from what is saved, which is all that was done, unless
     it had to stop at once."""

@@ -3,7 +3,7 @@ are the same thing."""
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,8 @@ def resume_run(run: RunFolder) -> RunFolder:
 def free_place(out: Path, force: bool) -> RunFolder:
     """Where a run can begin: known before the data are read, which can take long."""
     run = RunFolder(out)
-    processes.first_only(lambda: run.check_free(force))
+    with held(run) if run.started else nullcontext():  # one that somebody is working in is not called interrupted
+        processes.first_only(lambda: run.check_free(force))
     return run
 
 

@@ -1,12 +1,16 @@
 """Hyper-parameters by trial: settings spread over a method's ranges, judged on validation images."""
 
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from muc import config, opening
+from muc.errors import Diverged
 from muc.evaluation.gaps import gaps, gaps_to_held_out
 from muc.evaluation.records import judge, request_digest
 from muc.methods import Method
@@ -50,17 +54,34 @@ def spread_out(count: int, start: np.ndarray) -> np.ndarray:
     return (start + np.arange(1, count + 1)[:, None] * golden ** -np.arange(1.0, d + 1)) % 1
 
 
+def serve_all(trials: Iterable[tuple[Method, Path]], serve: Callable[[Method, Path], RunFolder]) -> list[RunFolder]:
+    """Serve a request with all settings. The first are the defaults; one that was drawn may diverge, and is left
+    unfinished."""
+    runs: list[RunFolder] = []
+    for method, place in trials:
+        try:
+            runs.append(serve(method, place))
+        except Diverged as error:
+            if not runs:
+                raise
+            print(f"muc: note: {place}: {error}; this trial of the search is passed over", file=sys.stderr)
+            runs.append(RunFolder(place))
+    return runs
+
+
 def pick(
     trials: list[RunFolder], against: RunFolder | None, original: RunFolder, runtime: config.Runtime | None
 ) -> RunFolder:
-    """The trial with the smallest gap, judged on validation images: the test set stays untouched by the search."""
+    """The trial with the smallest gap, judged on validation images: the test set stays untouched by the search. What
+    diverged has none."""
     resolved = Runtime(runtime)
     reference = _reference(against or original, trials[0], resolved)
-    found = [judge(run, trials[0], resolved, held_out="validation") for run in trials]
-    gap = [gaps(m, reference) if against else gaps_to_held_out(m, reference) for m in found]
-    kept = [{"run": str(r), **{k: g[k] for k in CRITERIA if k in g}} for r, g in zip(trials, gap, strict=True)]
+    away = gaps if against else gaps_to_held_out
+    found = {run: away(judge(run, trials[0], resolved, held_out="validation"), reference) for run in trials if run.done}
+    known = [name for name in CRITERIA if name in found[trials[0]]]
+    kept = [{"run": str(run), **{name: found.get(run, {}).get(name) for name in known}} for run in trials]
     write_json(trials[0].path / "search.json", kept)
-    return trials[int(np.argmin([g["AG"] for g in gap]))]
+    return min(found, key=lambda run: found[run]["AG"])
 
 
 _judged: dict[Any, dict[str, Any]] = {}

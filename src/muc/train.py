@@ -17,7 +17,7 @@ from muc.config import Optimisation, Views
 from muc.data.feed import make_feed
 from muc.data.files import Pixels
 from muc.data.loader import BatchPlan
-from muc.errors import Interrupted, UserError
+from muc.errors import Diverged, Interrupted, UserError
 from muc.methods import Method
 from muc.models import ContrastiveModel
 from muc.optimiser import make_optimiser, rate_at
@@ -91,6 +91,9 @@ class Training:
                     if stop:
                         raise Interrupted
                 report(self._close_epoch(now))
+        finite = torch.stack([p.detach().isfinite().all() for p in self.model.parameters()])
+        if not finite.all():  # of the last step no loss tells
+            raise Diverged(f"training diverged in its last step; {self._slower()}")
 
     def _set_learning_rate(self) -> None:
         step = min(self.step_of_epoch, self.plan.steps - 1)  # a run that goes on at an epoch's end reports its rate
@@ -131,15 +134,15 @@ class Training:
         self.seconds = now()  # only here has the device done all that it was told to
         loss = sum(terms.values())
         if not math.isfinite(loss):
-            raise UserError(
-                f"training diverged in epoch {self.epoch + 1} (the loss is {loss}); "
-                f"give a smaller --learning-rate than {self.optimisation.learning_rate:g}"
-            )
+            raise Diverged(f"training diverged in epoch {self.epoch + 1} (the loss is {loss}); {self._slower()}")
         self.epoch, self.step_of_epoch = self.epoch + 1, 0
         for total in self.sums.values():
             total.zero_()
         rate = float(self.learning_rate)
         return {"epoch": self.epoch, "loss": loss, **terms, "learning_rate": rate, "seconds": round(self.seconds, 3)}
+
+    def _slower(self) -> str:
+        return f"give a smaller --learning-rate than {self.optimisation.learning_rate:g}"
 
     def waiting(self) -> float | None:
         """The share of the time so far in which there was nothing to compute for want of data (if streamed)."""

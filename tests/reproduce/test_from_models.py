@@ -1,6 +1,7 @@
 """Figures and t-tests of models: they run in the smoke form, and their numbers agree with each other and by hand."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def found(out: Path) -> dict[str, Any]:
     for name in ("negative-alignment", "heatmaps", "privacy", "emia-threshold"):
         flags = ["--algorithms", "simclr", "--methods", "finetune", "--seeds", "0", "--search", "2"]
         assert main(["reproduce", name, "--out", str(out), *flags, *SMOKE]) == 0
-        results[name] = json.loads((out / name / "results.json").read_text())["simclr"][0]
+        results[name] = json.loads((out / f"{name}-simclr" / "results.json").read_text())["simclr"][0]
     return results
 
 
@@ -39,12 +40,15 @@ def test_every_figure_is_written_with_words_for_those_who_do_not_see_it(found: d
         "emia-threshold": ["thresholds-simclr"],
     }
     for name, shown in pictures.items():
-        text, page = (out / name / "tables.md").read_text(), (out / name / "report.html").read_text()
+        folder = out / f"{name}-simclr"
+        text, page = (folder / "tables.md").read_text(), (folder / "report.html").read_text()
         for picture in shown:
-            assert (out / name / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
+            assert (folder / f"{picture}.png").read_bytes().startswith(b"\x89PNG")
             assert f"]({picture}.png)" in text
         assert page.count("<img") == len(shown)
         assert text.startswith("# Smoke test")
+        assert "2 settings of every method" in text
+        assert re.search(r"3 epochs · 10 % to forget: AC has alpha 1, beta \S+ in the paper's units, gamma 1, ", text)
 
 
 def test_alignment_gaps_agree_between_recipes(found: dict[str, Any]) -> None:
@@ -109,12 +113,12 @@ def test_a_result_of_other_models_is_made_again(tmp_path: Path) -> None:
 
 def test_t_tests_run_from_our_encoders(out: Path) -> None:
     assert main(["reproduce", "t-tests", "--out", str(out), "--algorithms", "simclr", *SMOKE]) == 0
-    results = json.loads((out / "t-tests" / "results.json").read_text())
+    results = json.loads((out / "t-tests-simclr" / "results.json").read_text())
     assert set(results["models"]) == {"pretrain", "retrain", "alignment_calibration", "another seed"}
     assert len(set(results["models"].values())) == 4
     assert {"seed11", "seed10"} <= {p.name.split("-")[-1] for p in (out / "runs").iterdir()}
     assert results["arms"]["H0_fs"] != results["arms"]["H1_fs"]
-    assert "Do not decide by them" in (out / "t-tests" / "tables.md").read_text()
+    assert "Do not decide by them" in (out / "t-tests-simclr" / "tables.md").read_text()
 
 
 def test_p_values_are_those_of_a_test_on_arrays() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -19,10 +20,10 @@ from muc.reproduce import find_recipe
 from muc.reproduce.choices import Choice
 from muc.reproduce.classifier_gaps import Reselected
 from muc.reproduce.from_records import Found, FromRecords, errata
+from muc.reproduce.provenance import without_searched_seed
 from muc.reproduce.recipe import Options, carry_out
 from muc.reproduce.scores import Score
 from muc.reproduce.trial import Trial, encoder_settings
-from muc.reproduce.white_box import without_first_seed
 from muc.run_folder import RunFolder
 from muc.storage import write_json
 
@@ -80,15 +81,23 @@ def test_what_is_said_without_the_searched_seed_is_the_gap_that_was_searched_by(
         for seed in (0, 1)
         for method, emia, auc in values
     ]
-    (said,) = without_first_seed(records, Options(seeds=(0, 1), search=2, criterion="AG_auc"))
-    assert said.startswith("Without seed 0, AG auc (")
-    assert said.endswith("NegGrad 0.50, Fine-tune 2.00.")
-    (said,) = without_first_seed(records, Options(seeds=(0, 1), search=2))
-    assert said.endswith("Fine-tune 0.20, NegGrad 2.00.")
-    assert not without_first_seed(records, Options(seeds=(0, 1)))
+
+    def said(*seeds: int, **asked: Any) -> str:
+        options = Options(seeds=seeds, **asked)
+        trials = [Trial(encoder_settings("cifar10", "moco", seed, options), 0.1, options) for seed in seeds]
+        return " ".join(without_searched_seed(records, options, trials))
+
+    by_auc = said(0, 1, search=2, criterion="AG_auc")
+    assert by_auc.startswith("Without seed 0, AG auc (")
+    assert by_auc.endswith("NegGrad 0.50, Fine-tune 2.00.")
+    assert said(0, 1, search=2).endswith("Fine-tune 0.20, NegGrad 2.00.")
+    assert not said(0, 1)
     given = Choice("cifar10", "moco", "resnet18", 0.1, FineTune(), seed=0)  # chosen elsewhere, on one of these seeds
-    assert without_first_seed(records, Options(seeds=(0, 1), chosen=(given,))) == [said]
-    assert not without_first_seed(records, Options(seeds=(1, 2), chosen=(given,)))
+    assert said(0, 1, chosen=(given,)) == said(0, 1, search=2)
+    assert said(0, 1, chosen=(replace(given, criterion="AG_auc"),)) == by_auc
+    assert not said(1, 2, chosen=(given,))
+    for other in ({"forget_fraction": 0.5}, {"data": "cifar100"}, {"algorithm": "simclr"}, {"epochs": 200}):
+        assert not said(0, 1, chosen=(replace(given, **other),))
 
 
 def test_forgetting_scores_and_their_gaps() -> None:
@@ -200,8 +209,13 @@ def test_errata_are_those_of_the_data() -> None:
 def test_recipes_from_records_run(name: str, out: Path) -> None:
     flags = ["--algorithms", "simclr", "--methods", "finetune", "--seeds", "0"]
     assert main(["reproduce", name, "--out", str(out), *flags, *SMOKE]) == 0
-    assert {p.name for p in (out / name).iterdir()} == {"report.html", "tables.md", "tables.tex", "results.json"}
-    records = json.loads((out / name / "results.json").read_text())
+    assert {p.name for p in (out / f"{name}-simclr").iterdir()} == {
+        "report.html",
+        "tables.md",
+        "tables.tex",
+        "results.json",
+    }
+    records = json.loads((out / f"{name}-simclr" / "results.json").read_text())
     assert {(r["method"], r["forget_fraction"]) for r in records} == {
         (method, share) for method in ("pretrain", "retrain", "finetune") for share in (6 / 60, 30 / 60)
     }
@@ -251,7 +265,7 @@ def test_settings_can_be_selected_by_another_criterion(own: Path) -> None:
     asked += ["--search", "2", "--smoke", "--device", "cpu", "--threads", "1"]
     assert main(asked) == 0
     assert main([*asked, "--criterion", "AG_auc"]) == 0
-    usual, calm = own / "cifar10-10", own / "cifar10-10-by-AG_auc"
+    usual, calm = own / "cifar10-10-simclr", own / "cifar10-10-simclr-by-AG_auc"
     chosen = [json.loads((folder / "recipe.json").read_text())["choices"][0] for folder in (usual, calm)]
     for choice, trial in zip(chosen, (0, 1), strict=True):
         assert choice["method"] == choice["trials"][trial]["method"]
@@ -266,14 +280,14 @@ def test_settings_can_be_selected_by_another_criterion(own: Path) -> None:
 def test_a_search_is_written_down_beside_whatever_was_made_by_it(name: str, own: Path) -> None:
     asked = ["reproduce", name, "--out", str(own), "--algorithms", "simclr", "--methods", "finetune", "--search", "2"]
     assert main([*asked, *SMOKE]) == 0
-    choices = json.loads((own / name / "recipe.json").read_text())["choices"]
+    choices = json.loads((own / f"{name}-simclr" / "recipe.json").read_text())["choices"]
     assert {choice["criterion"] for choice in choices} == {"AG_classifier" if name == "classifier-gaps" else "AG"}
     assert all(len(choice["trials"]) == 2 for choice in choices)
     if name == "classifier-gaps":
         for c in choices:
             best = min(c["trials"], key=lambda trial: trial["validation_AG_classifier"])
             assert c["method"] == best["method"]
-        assert "2 settings of every method" in (own / name / "tables.md").read_text()
+        assert "2 settings of every method" in (own / f"{name}-simclr" / "tables.md").read_text()
 
 
 def test_nothing_is_made_again_where_both_criteria_agree(own: Path) -> None:
@@ -322,7 +336,7 @@ def test_a_search_judges_retrain_once_for_all_methods(own: Path, monkeypatch: py
 def test_the_noise_floor_is_of_retrains_of_one_request(out: Path, capsys: pytest.CaptureFixture) -> None:
     flags = ["--out", str(out), "--algorithms", "simclr", "--seeds", "0", "1", "--smoke", "--device", "cpu"]
     assert main(["reproduce", "noise-floor", *flags, "--threads", "1"]) == 0
-    found = json.loads((out / "noise-floor" / "results.json").read_text())
+    found = json.loads((out / "noise-floor-simclr" / "results.json").read_text())
     models = [record["model_sha256"] for trial in found for record in trial["records"]]
     assert len(set(models)) == len(models) == 2 * 3
     requests = [{record["request_sha256"] for record in trial["records"]} for trial in found]
@@ -332,9 +346,8 @@ def test_the_noise_floor_is_of_retrains_of_one_request(out: Path, capsys: pytest
     # By hand: the mean over the three pairs of each request.
     values = [[record["metrics"]["UA"] for record in trial["records"]] for trial in found]
     apart = [abs(a - b) for a, b, c in values for a, b in ((a, b), (a, c), (b, c))]
-    (row,) = [
-        line for line in (out / "noise-floor" / "tables.md").read_text().splitlines() if line.startswith("| UA |")
-    ]
+    text = (out / "noise-floor-simclr" / "tables.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| UA |")]
     assert f"| {fmean(apart):.2f} ± {stdev(apart):.2f} |" in row
     capsys.readouterr()
     assert main(["reproduce", "noise-floor", *flags, "--dry-run"]) == 0

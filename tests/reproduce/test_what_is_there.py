@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from muc.__main__ import main
 from muc.errors import UserError
 from muc.evaluation import records
 from muc.evaluation.gaps import METRICS, gaps
+from muc.methods import FineTune
 from muc.report import write_report
 from muc.reproduce.recipe import Options
 from muc.reproduce.trial import Trial, encoder_settings
 from muc.run_folder import RunFolder
 
-FLAGS = ["--algorithms", "simclr", "--methods", "finetune", "alignment_calibration", "--smoke"]
-FLAGS += ["--device", "cpu", "--threads", "1"]
+SMOKE = ["--smoke", "--device", "cpu", "--threads", "1"]
+FLAGS = ["--algorithms", "simclr", "--methods", "finetune", "alignment_calibration", *SMOKE]
 
 
 @pytest.fixture
@@ -113,8 +115,78 @@ def test_an_evaluation_without_a_number_is_made_again(copied: Path) -> None:
     assert records.evaluate_runs([run], trial.retrain, keep=True)[1]["metrics"]["EMIA"] == before["metrics"]["EMIA"]
 
 
+def test_weights_that_are_gone_are_missed_before_anything_is_trained(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records can be kept without them, and Retrain does not begin there."""
+    trial = first_trial(copied)
+    (trial.encoder.path / "model.safetensors").unlink()
+    shutil.rmtree(trial.retrain.path)
+    assert table(copied) == 2
+    assert f"{trial.encoder}/model.safetensors is missing" in capsys.readouterr().err
+    assert main(["reproduce", "noise-floor", "--out", str(copied), "--algorithms", "simclr", *SMOKE]) == 2
+    assert not trial.retrain.started
+
+
+@pytest.fixture
+def diverging(monkeypatch: pytest.MonkeyPatch) -> float:
+    """A learning rate with which fine-tuning ends in weights that are no numbers."""
+    whole, rate = FineTune.loss, 0.123
+
+    def loss(self: FineTune, *args: Any) -> dict[str, Any]:
+        (term,) = whole(self, *args).values()
+        if self.learning_rate == rate:
+            term = term + (0 * term).sqrt()  # a number, but its gradient is none
+        return {"infonce": term}
+
+    monkeypatch.setattr(FineTune, "loss", loss)
+    return rate
+
+
+def test_a_drawn_trial_that_diverges_is_passed_over(
+    copied: Path, diverging: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial = first_trial(copied)
+    usual = trial.placed("finetune", trial.method("finetune"))
+    (usual.path / "search.json").unlink()
+    monkeypatch.setattr("muc.reproduce.trial.draw_trials", lambda own, *_: [replace(own, learning_rate=diverging)])
+    assert table(copied) == 0
+    assert "training diverged in its last step; give a smaller --learning-rate than 0.123" in capsys.readouterr().err
+    first, second = json.loads((usual.path / "search.json").read_text())
+    assert first["AG"] >= 0
+    assert (second["AG"], second["AG_auc"]) == (None, None)
+    assert trial.chosen("finetune").path == usual.path
+    choices = json.loads((copied / "cifar10-10-simclr" / "recipe.json").read_text())["choices"]
+    assert [t.get("validation_AG") is None for t in choices[0]["trials"]] == [False, True]
+    monkeypatch.setattr("muc.reproduce.trial.serve_all", None)  # what is known is not tried again
+    assert table(copied) == 0
+
+
+def test_defaults_that_diverge_are_an_error(
+    copied: Path, diverging: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Trial.method
+    monkeypatch.setattr(
+        Trial,
+        "method",
+        lambda self, name: replace(whole(self, name), **({"learning_rate": diverging} if name == "finetune" else {})),
+    )
+    assert table(copied, "--search", "3") == 2
+    assert "training diverged in its last step" in capsys.readouterr().err
+
+
+def test_the_recipe_that_was_given_stays(copied: Path) -> None:
+    given = copied / "cifar10-10-simclr" / "recipe.json"
+    assert table(copied) == 0
+    before = given.read_bytes()
+    flags = ["--out", str(copied), "--seeds", "0", *FLAGS, "--recipe", str(given)]
+    assert main(["reproduce", "cifar10-10", *flags]) == 0
+    assert given.read_bytes() == before
+    assert "They were chosen by AG on seed 0" in given.with_name("tables.md").read_text()
+
+
 def test_files_of_an_earlier_table_go(copied: Path) -> None:
-    folder = copied / "cifar10-10"
+    folder = copied / "cifar10-10-simclr"
     assert table(copied) == 0
     (folder / "gaps-moco.png").touch()
     assert (folder / "recipe.json").exists()
@@ -138,10 +210,10 @@ def test_fewer_trials_are_the_first_ones_of_more(copied: Path) -> None:
 
 
 def test_a_file_in_the_tables_place_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "cifar10-10").touch()
+    (tmp_path / "cifar10-10-simclr").touch()
     assert table(tmp_path) == 2
     assert "is a file, where the folder of this table would be" in capsys.readouterr().err
-    assert [p.name for p in tmp_path.iterdir()] == ["cifar10-10"]
+    assert [p.name for p in tmp_path.iterdir()] == ["cifar10-10-simclr"]
 
 
 def test_a_search_never_looks_at_test_images(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +234,7 @@ def test_a_search_never_looks_at_test_images(copied: Path, monkeypatch: pytest.M
 
 def test_the_text_says_where_the_papers_method_does_not_win(copied: Path) -> None:
     assert table(copied, "--seeds", "0", "1") == 0
-    found = json.loads((copied / "cifar10-10" / "results.json").read_text())
+    found = json.loads((copied / "cifar10-10-simclr" / "results.json").read_text())
 
     def text(away: dict[str, float]) -> str:
         for record in found:

@@ -39,16 +39,16 @@ class Reproduce:
     methods: tuple[str, ...] = ()
     """Only these methods, and Retrain."""
     algorithms: tuple[str, ...] = ()
-    """Only these of simclr and moco (default: those that the paper has)."""
+    """Only these of simclr and moco (default: those that the paper has); one alone is in the folder's name."""
     search: int | None = None
     """Settings tried for each method, drawn from the paper's ranges and judged on validation images (default: 1, which
     is no search; for clip-coco 6). OUT/NAME/recipe.json records all that were tried."""
     criterion: str | None = None
-    """Choose among the trials of --search by this gap instead of AG: AG_auc or AG_classifier. The table goes to
-    OUT/NAME-by-CRITERION."""
+    """Choose among the trials of --search by this gap instead of AG: AG_auc or AG_classifier. The folder's name says
+    so (OUT/NAME-by-CRITERION)."""
     reading: Reading | None = None
-    """compat: encoders and Alignment Calibration as in the paper's released code, not as in its equations. The table
-    goes to OUT/NAME-compat."""
+    """compat: encoders and Alignment Calibration as in the paper's released code, not as in its equations. The folder's
+    name says so (OUT/NAME-compat)."""
     recipe: tuple[Path, ...] = ()
     """Take every method's settings from such files instead of searching."""
     dry_run: bool = False
@@ -158,8 +158,13 @@ def wanted_of(flags: Reproduce, recipe: "Recipe", chosen: "tuple[Choice, ...]") 
 def folder_of(name: str, options: "Options") -> Path:
     from muc.reproduce.recipe import Options
 
-    by = "" if options.criterion == Options.criterion else f"-by-{options.criterion}"
-    folder = options.out / f"{name}{by}{'-compat' if options.reading == 'compat' else ''}"
+    marks = (
+        name,
+        options.algorithms[0] if len(options.algorithms) == 1 else "",
+        f"by-{options.criterion}" if options.criterion != Options.criterion else "",
+        "compat" if options.reading == "compat" else "",
+    )
+    folder = options.out / "-".join(filter(None, marks))
     for path in (options.out, folder):
         if path.exists() and not path.is_dir():
             raise UserError(f"{path} is a file, where the folder of this table would be; give another --out")

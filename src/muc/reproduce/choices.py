@@ -38,13 +38,17 @@ class Choice:
     """Of the paper, in which those encoders and AC were made."""
     seed: int | None = field(default=None, compare=False)
     """Of the encoder that the trials were judged on, whose gaps are somewhat too small."""
+    criterion: str = field(default=CRITERIA[0], compare=False)
+    """By which gap."""
 
 
 def write_choices(trials: Iterable["Trial"], names: Iterable[str], out: Path) -> None:
     """All trials of every search, what each was worth on validation data, and the winner; nothing without a search."""
+    trials = list(trials)
     searched = [(t, n) for t in trials for n in names if t.tried(n)]
     if not searched:
-        (out / CHOICES).unlink(missing_ok=True)  # an earlier search's is not of this table
+        if not any(t.options.chosen for t in trials):  # else it may be what was given
+            (out / CHOICES).unlink(missing_ok=True)  # an earlier search's is not of this table
         return
     values = {"format_version": FORMAT_VERSION, "choices": [evidence(trial, name) for trial, name in searched]}
     write_json(out / CHOICES, values)
@@ -113,6 +117,7 @@ def _read(entry: Any) -> Choice:
         method=restore(kind, method, "its method", defaults=True),
         epochs=None if epochs is None else int(epochs),
         seed=None if seed is None else int(seed),
+        criterion=check_name("criterion", str(entry.get("criterion", CRITERIA[0])), CRITERIA),
         reading=cast(Reading, check_name("reading", str(entry.get("reading", "equations")), get_args(Reading))),
     )
 
@@ -145,12 +150,15 @@ def _refuse_contradictions(found: list[Choice]) -> None:
 
 def find_choice(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method | None:
     """What was chosen for such an encoder and request."""
-    data, model = Path(settings.data.name).name, settings.model
-    for choice in chosen:
-        same = (choice.data, choice.algorithm, choice.architecture) == (data, model.algorithm, model.architecture)
-        if same and abs(choice.forget_fraction - fraction) < 0.001 and opening.method_name(choice.method) == name:
-            return choice.method
-    return None
+    ways = (c.method for c in chosen if fits(c, settings, fraction) and opening.method_name(c.method) == name)
+    return next(ways, None)
+
+
+def fits(choice: Choice, settings: config.Pretraining, fraction: float) -> bool:
+    """Whether it is for such an encoder and request."""
+    place = Path(settings.data.name).name, settings.model.algorithm, settings.model.architecture
+    same = (choice.data, choice.algorithm, choice.architecture) == place
+    return same and abs(choice.forget_fraction - fraction) < 0.001
 
 
 def given_method(chosen: Iterable[Choice], name: str, settings: config.Pretraining, fraction: float) -> Method:

@@ -4,19 +4,17 @@ Where settings were searched for, the trials are looked at again: on the first s
 classifier-level gap on validation images counts, and later seeds get its settings.
 """
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar
 
 from muc.evaluation.gaps import gaps
 from muc.report.cells import NOT_MEANT, Cell, Table
-from muc.report.group import Entry, compare
+from muc.report.group import Entry
 from muc.reproduce.from_records import Found, FromRecords, errata, methods_of, rows_of
-from muc.reproduce.recipe import READ, Options, Step
+from muc.reproduce.recipe import READ, Options
 from muc.reproduce.scores import Metrics, Score
 from muc.reproduce.trial import Trial
-from muc.reproduce.white_box import where_settings_come_from
 
 METRICS = ("RA", "TA", "UA", "CMIA")
 
@@ -41,27 +39,10 @@ class ClassifierGaps(FromRecords):
         classifier_gap, 2, lambda f: {m: row["avg_gap_cls"] for m, row in f.printed("classifier_level_gap").items()}
     )
 
-    def trials(self, options: Options) -> list[tuple[str, float, list[Reselected]]]:
-        """(algorithm, share, one a seed) of every setting."""
-        made = []
-        for source in self.sources(options):
-            settings = [trial.settings for trial in source.trials(source.known[0], options)]
-            made.append((source.known[0], source.fraction, Reselected.of_seeds(settings, source.fraction, options)))
-        return made
-
-    def searched(self, options: Options) -> list[Trial]:
-        return [trials[0] for *_, trials in self.trials(options)]
-
-    def where_from(self, options: Options) -> str:
-        return where_settings_come_from(replace(options, criterion=Reselected.criterion))
-
-    def steps(self, options: Options, out: Path) -> list[Step]:
-        return [step for *_, trials in self.trials(options) for trial in trials for step in trial.steps()]
-
-    def found(self, options: Options) -> list[Found]:
+    def trials(self, options: Options) -> list[list[Trial]]:
         return [
-            Found(self.data, algorithm, fraction, compare([r for t in trials for r in t.records(options.methods)])[0])
-            for algorithm, fraction, trials in self.trials(options)
+            list(Reselected.of_seeds([trial.settings for trial in own], own[0].fraction, options))
+            for own in super().trials(options)
         ]
 
     def tables(self, found: list[Found]) -> list[Table]:

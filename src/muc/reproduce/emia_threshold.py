@@ -46,6 +46,7 @@ class EmiaThreshold(FromModels):
             "the highest: the data do not say which of them to take. A gap of EMIA smaller than this range means "
             "nothing; the AUC has no threshold. The paper has no such figure; it prints deviations of EMIA over "
             "seeds of up to 17 points.",
+            *self.settings_told(options),
         ]
         sheet = Sheet(self.heading(options), said, found, environments(found), tables, plots)
         return write_sheet(sheet, out), tables

@@ -18,6 +18,7 @@ from muc.models import ContrastiveModel
 from muc.report.group import ORDER, Setting
 from muc.report.words import setting_name
 from muc.reproduce.choices import write_choices
+from muc.reproduce.provenance import settings_of_ac, where_settings_come_from
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
@@ -144,6 +145,12 @@ class FromModels(Recipe):
             for algorithm, trials in self.trials(options).items()
         }
 
+    def settings_told(self, options: Options) -> list[str]:
+        """Which models are shown."""
+        trials = self.trials(options)
+        of_ac = [f"{name_of(own[0])}: AC has {settings_of_ac(own[0])}." for own in trials.values()]
+        return [where_settings_come_from(options, [trial for own in trials.values() for trial in own]), *of_ac]
+
 
 def environments(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [trial["environment"] for trials in found.values() for trial in trials]
@@ -152,4 +159,5 @@ def environments(found: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]
 def name_of(trial: Trial) -> str:
     model, data = trial.settings.model, Path(trial.settings.data.name).name
     epochs = trial.settings.optimisation.epochs
-    return setting_name(Setting(data, model.algorithm, model.architecture, epochs, trial.fraction))
+    made = Setting(data, model.algorithm, model.architecture, epochs, trial.fraction, model.stem_relu)
+    return setting_name(made)

@@ -13,9 +13,10 @@ from muc.report.group import ORDER, Comparison, Entry, compare
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
 from muc.reproduce.choices import write_choices
+from muc.reproduce.provenance import where_settings_come_from
 from muc.reproduce.recipe import FIVE, UNIMODAL, Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import Trial
-from muc.reproduce.white_box import WhiteBox, where_settings_come_from
+from muc.reproduce.white_box import WhiteBox
 
 
 @dataclass(frozen=True)
@@ -48,34 +49,29 @@ class FromRecords(Recipe):
     default: tuple[str, ...] = UNIMODAL
     """The algorithms that the paper has."""
 
-    def sources(self, options: Options) -> list[WhiteBox]:
-        """One a setting."""
+    def trials(self, options: Options) -> list[list[Trial]]:
+        """Of each algorithm and share one a seed."""
         shares = [(a, f) for a in algorithms_for(options, self.default) for f in (0.1, 0.5)]
-        return [WhiteBox(f"{a} {f}", self.data, f, (a,)) for a, f in shares]
+        return [WhiteBox(self.title, self.data, fraction).trials(algorithm, options) for algorithm, fraction in shares]
 
     def steps(self, options: Options, out: Path) -> list[Step]:
-        return [step for source in self.sources(options) for step in source.steps(options, out)]
+        return [step for own in self.trials(options) for trial in own for step in trial.steps()]
 
     def found(self, options: Options) -> list[Found]:
         return [
-            Found(source.data, source.known[0], source.fraction, compare(source.found(options))[0])
-            for source in self.sources(options)
+            Found(self.data, own[0].settings.model.algorithm, own[0].fraction, compare(records)[0])
+            for own in self.trials(options)
+            if (records := [record for trial in own for record in trial.records(options.methods)])
         ]
 
-    def searched(self, options: Options) -> list[Trial]:
-        """The trials on which settings are chosen."""
-        return [source.trials(source.known[0], options)[0] for source in self.sources(options)]
-
-    def where_from(self, options: Options) -> str:
-        return where_settings_come_from(options)
-
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
-        found = self.found(options)
-        write_choices(self.searched(options), options.methods, out)
+        found, trials = self.found(options), self.trials(options)
+        write_choices([own[0] for own in trials], options.methods, out)
         records = [r for f in found for e in f.comparison.entries for r in e.records]
         tables = self.tables(found)
         kept = [{key: value for key, value in record.items() if key != "per_sample"} for record in records]
-        said = [*self.paragraphs(found), self.where_from(options)]
+        whence = where_settings_come_from(options, [trial for own in trials for trial in own])
+        said = [*self.paragraphs(found), whence]
         sheet = Sheet(self.heading(options), said, kept, [r["env"] for r in records], tables)
         return write_sheet(sheet, out), tables
 

@@ -45,6 +45,7 @@ class Heatmaps(FromModels):
             f"AM before unlearning minus that after. Each entry is the mean over {VIEW_PAIRS} pairs of views, which "
             "are the same for every method; the paper has one pair.",
             "The paper's figures 3 and 6 come without numbers, and which images they show is not said.",
+            *self.settings_told(options),
         ]
         sheet = Sheet(self.heading(options), said, found, environments(found), tables, plots)
         return write_sheet(sheet, out), tables

@@ -38,6 +38,7 @@ class NegativeAlignment(FromModels):
             "unlearning, minus that after. Here is the mean of its entries off the diagonal: below zero, the images "
             "have become more alike to each other, which is the trace that AC is made to leave.",
             "The paper shows this figure without numbers; the value beside AC's is from its t-test (seed 11, β = 8).",
+            *self.settings_told(options),
         ]
         sheet = Sheet(self.heading(options), said, found, environments(found), tables, plots)
         return write_sheet(sheet, out), tables

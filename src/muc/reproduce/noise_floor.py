@@ -75,6 +75,7 @@ def steps_of(trial: Trial) -> list[Step]:
         if run.started:
             runs.resume_run(run)
             return
+        trial.encoder.load_model()  # Retrain would not miss it, but the evaluation
         request, seed = config.Request(forget_fraction=trial.fraction), 1000 + training
         runs.unlearn_run(trial.encoder, Retrain(), request, run.path, trial.options.runtime, seed=seed)
 

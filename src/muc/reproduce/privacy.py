@@ -61,6 +61,7 @@ class Privacy(FromModels):
             "and a Retrain (the paper's point), but without a Retrain also to those who compare with other images.",
             "The paper shows its figure 8 without numbers and without the sign of the difference; "
             "here it is Retrain's matrix minus the method's, below zero where the method has the images closer.",
+            *self.settings_told(options),
         ]
         sheet = Sheet(self.heading(options), said, found, environments(found), tables, plots)
         return write_sheet(sheet, out), tables

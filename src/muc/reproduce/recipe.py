@@ -141,7 +141,7 @@ def check_read(recipes: Mapping[str, Recipe], given: object) -> list[str]:
 
 def describe(steps: Iterable[Step], smoke: bool = False) -> str:
     """The plan, each step once, and what it costs; nobody knows what a smoke test does."""
-    steps = {step.name: step for step in steps}.values()
+    steps = {(step.name, step.seconds): step for step in steps}.values()  # other models of a request are judged anew
     state = [(step, step.done()) for step in steps]
     if smoke:
         return "\n".join(f"{'done' if done else 'to do':>8}  {s.name}" for s, done in state)

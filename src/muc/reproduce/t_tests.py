@@ -16,6 +16,7 @@ from muc.paper.t_tests import TESTS, p_value
 from muc.report.cells import Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.reproduce.from_models import Opened, made_from, name_of
+from muc.reproduce.provenance import settings_of_ac
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
 from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
 from muc.run_folder import RunFolder
@@ -76,7 +77,7 @@ class TTests(Recipe):
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         trial, _ = self.trials(options)
-        ac = trial.chosen(calibrated(options)).config()["method"]
+        ac = settings_of_ac(trial, calibrated(options))
         found: dict[str, Any] = {"setting": name_of(trial), "ac": ac, **read_json(self.path(trial, out))}
         algorithm = trial.settings.model.algorithm
         tables = [arms_table(found, algorithm), p_values_table(found["arms"], algorithm)]
@@ -142,16 +143,10 @@ def arms_table(found: dict[str, Any], algorithm: str) -> Table:
         caption=f"Mean and standard deviation over {found['images']:,} images to forget (FS) and over all pairs of "
         f"them (negative alignment); seeds {SEED} and {OTHER_SEED}. "
         f"{found['of_these_unseen_by_another_seed']:,} of the images are validation images of the other seed, "
-        f"which it has therefore not seen. {told(found['ac'])}",
+        f"which it has therefore not seen. AC has {found['ac']}; the paper's beta is 8.",
         columns=("Arm", "Mean", "SD"),
         rows=tuple(rows),
     )
-
-
-def told(ac: dict[str, Any]) -> str:
-    beta = f"{ac['paper_beta']:.3g} in the paper's units" if ac["beta"] is None else f"{ac['beta']:.3g}"
-    values = f"alpha {ac['alpha']:g}, beta {beta}, gamma {ac['gamma']:g}, learning rate {ac['learning_rate']:.3g}"
-    return f"AC has {values}; the paper's beta is 8."
 
 
 def p_values_table(found: dict[str, dict[str, float]], algorithm: str) -> Table:

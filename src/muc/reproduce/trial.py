@@ -21,7 +21,7 @@ from muc.recipes import recipe
 from muc.reproduce.choices import given_method
 from muc.reproduce.recipe import Options, Step
 from muc.run_folder import RunFolder
-from muc.search import draw_trials, labelled, pick
+from muc.search import draw_trials, labelled, pick, serve_all
 from muc.storage import read_json
 
 AC = "alignment_calibration"
@@ -81,12 +81,8 @@ class Trial:
         s = self.settings
         data, architecture = Path(s.data.name).name, s.model.architecture.replace("/", "-")
         name = f"{data}-{s.model.algorithm}-{architecture}-{s.optimisation.epochs}epochs-seed{s.seed}"
-        marks = [
-            name,
-            *([self.variant] if self.variant else []),
-            *(["compat"] if self.options.reading == "compat" else []),
-        ]
-        return RunFolder(self.options.out / "runs" / "-".join(marks))
+        marks = name, self.variant, "compat" if self.options.reading == "compat" else ""
+        return RunFolder(self.options.out / "runs" / "-".join(filter(None, marks)))
 
     @property
     def folder(self) -> Path:
@@ -163,7 +159,7 @@ class Trial:
             )
         if not tried:
             return None
-        best = min(tried, key=lambda trial: trial[self.criterion])
+        best = min((t for t in tried if t[self.criterion] is not None), key=lambda trial: trial[self.criterion])
         return RunFolder(self.folder / Path(best["run"]).name)
 
     def steps(self, labels: Iterable[str] | None = None) -> list[Step]:
@@ -202,12 +198,13 @@ class Trial:
         own, count = self.method(AC if label in self.variants else label), self._count(label)
 
         def work() -> None:
+            self.encoder.load_model()  # Retrain would not miss it, but all that comes after
             if count == 1:
-                self._serve(label, self.settled(label))
+                self._serve(self.settled(label), self.placed(label, self.settled(label)).path)
                 return
-            drawn = draw_trials(own, count - 1, self.encoder, self.fraction)
-            served = [self._serve(own_label, m) for m, own_label in labelled([own, *drawn], label)]
-            pick(served, self.retrain, self.encoder, self.options.runtime)
+            trials = labelled([own, *draw_trials(own, count - 1, self.encoder, self.fraction)], label)
+            placed = [(method, self.placed(own_label, method).path) for method, own_label in trials]
+            pick(serve_all(placed, self._serve), self.retrain, self.encoder, self.options.runtime)
 
         def done() -> bool:
             return self.is_settled(label) and self.chosen(label).done
@@ -217,9 +214,9 @@ class Trial:
         seconds = left * self.method_seconds(own) + (count * JUDGING_SECONDS if count > 1 else 0.0)
         return Step(f"{label} ×{count} for {self.folder.name}", seconds, done, work)
 
-    def _serve(self, label: str, method: Method) -> RunFolder:
+    def _serve(self, method: Method, place: Path) -> RunFolder:
         request = config.Request(forget_fraction=self.fraction)
-        return serve(self.encoder, method, request, self.placed(label, method).path, self.options.runtime)
+        return serve(self.encoder, method, request, place, self.options.runtime)
 
     def evaluate(self, labels: Iterable[str]) -> Step:
         """All metrics of the original, Retrain and the chosen run of each label."""
