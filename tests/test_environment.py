@@ -1,10 +1,13 @@
 """A result says from which commit it was made, and nothing wrong where there is none."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import muc
 from muc.environment import commit_of, environment
 from muc.runtime import Runtime
 
@@ -58,3 +61,15 @@ def test_no_checkout_and_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_copy_can_be_told_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUC_COMMIT", "0123abc")
     assert environment(Runtime())["commit"] == "0123abc"
+
+
+def test_scripts_of_this_environment_find_muc(tmp_path: Path) -> None:
+    """As ./muc has set it up, from anywhere and without PYTHONPATH."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import muc; print(muc.__file__)"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.strip() == muc.__file__

@@ -1,4 +1,4 @@
-"""The one exception whose message is meant for the person who typed the command."""
+"""What is meant for the person who typed the command: sentences, and how a training ended."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -22,6 +22,12 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
     hint = f"did you mean '{close[0]}'? " if close else ""
     shown = names if len(names) <= MANY else [*names[:MANY], f"… ({len(names)} in all)"]
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
+
+
+def missing(what: str, *packages: str) -> UserError:
+    """Of packages that not everybody needs."""
+    named = " and ".join(packages)
+    return UserError(f"{what} needs {named}; in muc's own folder ./muc setup installs all that is optional")
 
 
 class Diverged(UserError):

@@ -16,7 +16,7 @@ from muc.data.feed import bound_by
 from muc.data.inventory import take_inventory
 from muc.data.sources import whole_path
 from muc.environment import environment
-from muc.errors import Interrupted, UserError
+from muc.errors import Interrupted, UserError, missing
 from muc.flops import matmul_rate, step_flops
 from muc.methods import Method, Retrain
 from muc.models import ContrastiveModel
@@ -246,7 +246,7 @@ def events(run: RunFolder, runtime: Runtime) -> Generator[Callable[[dict[str, An
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise UserError("--tensorboard needs the extra: pip install 'muc[tensorboard]'") from None
+        raise missing("--tensorboard", "tensorboard") from None
     with SummaryWriter(str(run.path / "tensorboard")) as writer:
 
         def log(line: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from muc import config, storage
-from muc.errors import UserError, check_name
+from muc.errors import UserError, check_name, missing
 from muc.models.backbones import build_backbone
 from muc.models.clip_naming import ClipNaming
 from muc.models.naming import Naming
@@ -64,8 +64,8 @@ def write_torchvision(run: RunFolder, settings: config.Model, backbone: dict[str
 
 def write_onnx(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
     """Input 'images' (batch, channels, height, width), normalised; output 'features' (batch, d)."""
-    if missing := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
-        raise UserError(f"exporting to onnx needs {' and '.join(missing)}: pip install 'muc[onnx]'")
+    if absent := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
+        raise missing("exporting to onnx", *absent)
     channels, size = input_shape(settings.architecture, backbone)
     network = rebuild(settings, channels, size or 32, backbone)
     axes: dict[int, Any] = {0: torch.export.Dim("batch")}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from muc.config import IMAGENET_MEAN, IMAGENET_STD, OPEN_CLIP, Model
-from muc.errors import UserError, check_name
+from muc.errors import UserError, check_name, missing
 from muc.models.text import TextTower
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -82,7 +82,7 @@ def configuration(settings: Model) -> dict[str, Any]:
     try:
         import open_clip
     except ImportError:
-        raise UserError(f"architecture '{settings.architecture}' needs the extra: pip install 'muc[clip]'") from None
+        raise missing(f"architecture '{settings.architecture}'", "open_clip_torch") from None
 
     known = settings.towers
     if known is None:
