@@ -11,7 +11,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for all trainings
 
 import numpy as np
 import torch
-from common import begin, flags, publish, random_images
+from measuring import begin, flags, publish, random_images
 
 from muc import config
 from muc.data import plan_batches

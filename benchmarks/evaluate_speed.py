@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import begin, flags, publish, random_images
+from measuring import begin, flags, publish, random_images
 from PIL import Image
 from plain import TwoViews
 from torch.nn.functional import cross_entropy, normalize

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from common import begin, flags, publish, random_images
+from measuring import begin, flags, publish, random_images
 
 from muc import config
 from muc.data import ImageSet, load_images, make_split, plan_batches

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from common import begin, flags, publish, random_images
+from measuring import begin, flags, publish, random_images
 from torch.profiler import ProfilerActivity, profile
 
 from muc import augment, config

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import begin, flags, publish
+from measuring import begin, flags, publish
 from PIL import Image
 from torch.utils.data import DataLoader
 from torchvision import datasets, transforms

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import torch
-from common import begin, flags, publish, random_images
+from measuring import begin, flags, publish, random_images
 from plain import seconds_per_step
 
 from muc import config

@@ -17,7 +17,7 @@ from os import environ
 from pathlib import Path
 
 import numpy as np
-from common import begin, flags, publish, random_images
+from measuring import begin, flags, publish, random_images
 from plain import seconds_per_step
 
 from muc import config
