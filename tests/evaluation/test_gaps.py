@@ -2,7 +2,7 @@
 
 import pytest
 
-from muc.evaluation.gaps import METRICS, gaps, gaps_to_held_out
+from muc.evaluation.gaps import METRICS, apart, gaps, gaps_to_held_out, of_means
 
 RETRAIN = (49.72, 89.54, 87.76, 88.42, 34.38)
 PAPER = {  # EMIA, RA, TA, UA, CMIA; their gaps; AG; AGP; AG without EMIA
@@ -69,3 +69,17 @@ def test_without_retrain_forgotten_images_are_compared_with_held_out_ones_and_th
     assert [result[f"{name}_gap"] for name in METRICS] == pytest.approx([10, 1, 2, 3, 4])
     assert result["AG"] == pytest.approx(4.0)
     assert result["AG_auc"] == pytest.approx((4 + 1 + 2 + 3) / 4)  # the AUC of a model that never saw them is 0.5
+
+
+def test_gaps_of_means_and_between_retrains() -> None:
+    def trial(value: float) -> dict[str, float]:
+        return dict.fromkeys(METRICS, value)
+
+    exact = [trial(50.0), trial(60.0), trial(65.0)]
+    mine = [trial(52.0), trial(58.0), trial(68.0)]  # 2, 2 and 3 seed by seed
+    assert of_means(list(zip(mine, exact, strict=True)), METRICS) == pytest.approx(1.0)
+    assert of_means(list(zip(mine, exact, strict=True))[:1], METRICS) is None
+    assert of_means(list(zip(mine, exact, strict=True)), ("RA",), lambda a, b: a["RA"] - b["RA"]) == pytest.approx(1.0)
+    assert apart(exact) == pytest.approx(10.0)  # 10, 15 and 5
+    assert apart(exact, lambda a, b: b["RA"] - a["RA"]) == pytest.approx(10.0)
+    assert apart(exact[:1]) is None

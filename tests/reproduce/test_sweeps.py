@@ -111,13 +111,11 @@ def test_an_ablation_stands_beside_the_papers(ablated: Path) -> None:
     assert [(p[3], p[6]) for p in printed] == [("0.92", "2.00"), ("1.25", "4.12"), ("2.60", "6.45")]
 
 
-def test_an_ablation_of_several_seeds_names_the_gap_of_means_and_chance() -> None:
+def test_an_ablation_of_several_seeds_names_chance() -> None:
     def records(*values: float) -> list[dict[str, Any]]:
         return [{"metrics": dict.fromkeys(METRICS, value)} for value in values]
 
     exact = records(50.0, 60.0)
-    assert ablation.of_means(records(52.0, 58.0), exact) == "of means 0.00"  # 2 and 2 seed by seed
-    assert ablation.of_means(records(52.0), exact[:1]) is None
     assert "are 10.00 (10\N{NO-BREAK SPACE}%) apart" in ablation.chance({0.1: exact})
     assert not ablation.chance({0.1: exact[:1]})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from muc.errors import UserError
-from muc.evaluation.gaps import PAIR_METRICS, compared, gaps
+from muc.evaluation.gaps import PAIR_METRICS, compared, gaps, of_means
 from muc.run_folder import identity
 from muc.storage import check_version
 
@@ -79,17 +79,13 @@ class Entry:
         return stat(g.get(name) for g in self.gaps if g)
 
     def average_gap_of_means(self) -> float | None:
-        """AG as the paper computes it: between means over trials. Never above the mean of the trials' own AGs."""
+        """AG as the paper computes it."""
         pairs = [
             (r["metrics"], t["metrics"])
             for r, t, g in zip(self.records, self.retrains, self.gaps, strict=True)
             if t and g
         ]
-        if len(pairs) < 2:
-            return None
-        names = compared(pairs[0][0])
-        mine, exact = ({m: statistics.fmean(p[side][m] for p in pairs) for m in names} for side in (0, 1))
-        return gaps(mine, exact)["AG"]
+        return of_means(pairs, compared(pairs[0][0])) if pairs else None
 
     def by_seed(self, name: str) -> dict[Any, float]:
         """{seed: the metric's value}, for differences within a seed."""

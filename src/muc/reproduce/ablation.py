@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import ClassVar
 
 from muc import paper
-from muc.evaluation.gaps import METRICS, gaps
+from muc.evaluation.gaps import METRICS, apart, of_means
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Record, stat
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import ALGORITHMS, DATA, listing, percent, seed_count
 from muc.reproduce.choices import find_choice, write_choices
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.sweep import apart, records_of
+from muc.reproduce.sweep import records_of
 from muc.reproduce.trial import AC, Trial, encoder_settings
 
 FRACTIONS = (0.1, 0.5)
@@ -91,13 +90,15 @@ def tabulate(found: dict[float, dict[str, list[Record]]], exact: dict[float, lis
         ]
         for fraction, records in found.items():
             own = records[label]
+            paired = [(mine["metrics"], r["metrics"]) for mine, r in zip(own, exact[fraction], strict=True)]
+            average = of_means(paired, METRICS)
             gap = stat(r["gaps"]["AG"] for r in own)
             score, area = (stat(r["metrics"][key] for r in own) for key in ("FS", "unlearn_AUC"))
             theirs = printed.get((fraction, negative, positive))
             row += [
                 Cell(
                     number(gap, 2),
-                    gap=of_means(own, exact[fraction]),
+                    gap=None if average is None else f"of means {average:.2f}",
                     paper=None if theirs is None else f"{theirs:.2f}",
                 ),
                 Cell(number(score, 4)),
@@ -117,16 +118,9 @@ def tabulate(found: dict[float, dict[str, list[Record]]], exact: dict[float, lis
     )
 
 
-def of_means(mine: list[Record], exact: list[Record]) -> str | None:
-    """The average gap between means over seeds, the paper's kind; None with one seed."""
-    if len(mine) < 2:
-        return None
-    means = [{m: fmean(r["metrics"][m] for r in records) for m in METRICS} for records in (mine, exact)]
-    return f"of means {gaps(*means)['AG']:.2f}"
-
-
 def chance(exact: dict[float, list[Record]]) -> str:
-    if not (known := {fraction: ag for fraction, records in exact.items() if (ag := apart(records)) is not None}):
+    floors = {fraction: apart(record["metrics"] for record in records) for fraction, records in exact.items()}
+    if not (known := {fraction: ag for fraction, ag in floors.items() if ag is not None}):
         return ""
     told = listing([f"{ag:.2f} ({percent(fraction)})" for fraction, ag in known.items()])
     brackets = " In brackets: between means over seeds, as the paper has it."

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from muc.evaluation.gaps import gaps
+from muc.evaluation.gaps import apart, gaps
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Record, Stat, stat
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.sweep_charts import BLUE, ORANGE, Bars, Panel, sweep_chart
 from muc.report.words import ALGORITHMS, DATA, seed_count
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.sweep import apart, records_of
+from muc.reproduce.sweep import records_of
 from muc.reproduce.trial import AC, Trial, encoder_settings
 
 ACCURACIES = ("RA", "TA", "UA")
@@ -167,7 +167,7 @@ def tabulate(found: dict[Point, list[Record]], levels: dict[str, list[Record]]) 
         "auc has it in the place of EMIA, and leaves CMIA out."
         + (
             ""
-            if (chance := apart(exact)) is None
+            if (chance := apart(record["metrics"] for record in exact)) is None
             else f" Two Retrains of different seeds are {chance:.2f} apart by AG."
         ),
         columns=("Setting", "FS", "FS(Retrain) / FS", *ACCURACIES, "To forget vs test AUC", "AG", "AG auc"),

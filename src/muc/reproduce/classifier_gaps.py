@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import ClassVar
 
-from muc.evaluation.gaps import gaps
+from muc.evaluation.gaps import Metrics, gaps
 from muc.report.cells import NOT_MEANT, Cell, Table
 from muc.report.group import Entry
 from muc.reproduce.from_records import Found, FromRecords, errata, methods_of, rows_of
 from muc.reproduce.recipe import READ, Options
-from muc.reproduce.scores import Metrics, Score
+from muc.reproduce.scores import Score
 from muc.reproduce.trial import Trial
 
 METRICS = ("RA", "TA", "UA", "CMIA")

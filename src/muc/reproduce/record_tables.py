@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from muc.evaluation.gaps import METRICS, gaps
+from muc.evaluation.gaps import METRICS, Metrics, gaps
 from muc.report.cells import Cell, Table, number
 from muc.report.group import Entry
 from muc.report.words import seed_count
 from muc.reproduce.from_records import Found, FromRecords, errata, methods_of, rows_of
-from muc.reproduce.scores import Metrics, Score
+from muc.reproduce.scores import Score
 
 
 def fs_gap(metrics: Metrics, retrain: Metrics) -> float:

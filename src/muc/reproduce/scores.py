@@ -2,26 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import fmean
-from typing import Any
 
-from muc.evaluation.gaps import METRICS
+from muc.evaluation.gaps import METRICS, Distance, apart, of_means
 from muc.report.cells import NOT_MEANT, Cell, number
 from muc.report.group import REFERENCES, Comparison, Entry, stat
 from muc.report.ranks import marked, ranks
 from muc.report.words import listing
 from muc.reproduce.from_records import Found
 
-Metrics = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Score:
     """How far a method is from Retrain in some sense; the smallest is the best."""
 
-    of: Callable[[Metrics, Metrics], float]
-    """A method's metrics and Retrain's -> the score."""
+    of: Distance
     digits: int
     printed: Callable[[Found], Mapping[str, float | None]]
     """{method: the paper's score}"""
@@ -56,12 +51,8 @@ class Score:
         return fmean(scores) if (scores := self.by_seed(entry)) else None
 
     def of_means(self, entry: Entry) -> float | None:
-        """The score of means over seeds, in which chance partly cancels; None with one seed."""
         pairs = [(r["metrics"], t["metrics"]) for r, t in zip(entry.records, entry.retrains, strict=True) if t]
-        if len(pairs) < 2:
-            return None
-        mine, exact = ({m: fmean(p[side][m] for p in pairs) for m in (*METRICS, "FS")} for side in (0, 1))
-        return self.of(mine, exact)
+        return of_means(pairs, (*METRICS, "FS"), self.of)
 
     def note(self, found: list[Found]) -> str:
         """For a caption: what marks and ranks mean, what stands below a score, and what chance alone makes of it."""
@@ -77,7 +68,5 @@ class Score:
         )
 
     def floor(self, comparison: Comparison) -> float | None:
-        """Mean over all pairs of Retrains; None where there are not two."""
         retrain = comparison.entry("retrain")
-        trials = [record["metrics"] for record in retrain.records] if retrain else []
-        return fmean(self.of(a, b) for a, b in combinations(trials, 2)) if len(trials) > 1 else None
+        return apart([record["metrics"] for record in retrain.records] if retrain else [], self.of)

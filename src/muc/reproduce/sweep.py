@@ -1,10 +1,7 @@
 """What sweeps over Alignment Calibration's settings share: runs named by label, and their records."""
 
-from collections.abc import Iterable, Sequence
-from itertools import combinations
-from statistics import fmean
+from collections.abc import Iterable
 
-from muc.evaluation.gaps import gaps
 from muc.report.group import Record
 from muc.reproduce.trial import Trial
 from muc.run_folder import ORIGINAL_RECORD, RECORD
@@ -19,9 +16,3 @@ def records_of(trials: Iterable[Trial], label: str) -> list[Record]:
         path = trial.retrain.path / ORIGINAL_RECORD if original else trial.chosen(label).path / RECORD
         made.append({**read_json(path), "per_sample": None})
     return made
-
-
-def apart(retrains: Sequence[Record]) -> float | None:
-    """The mean AG of one Retrain to another: what chance alone makes of it. None with one seed."""
-    pairs = list(combinations(retrains, 2))
-    return fmean(gaps(a["metrics"], b["metrics"])["AG"] for a, b in pairs) if pairs else None
