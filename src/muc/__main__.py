@@ -48,6 +48,8 @@ Make a contrastive encoder forget training data, choose the method by evidence, 
 
 Example: muc pretrain --data glyphs --out runs/first
          muc compare runs/first --forget-fraction 0.1 --out runs/request
+
+In muc's own folder: ./muc setup (installs what is optional), ./muc test.
 """
 
 
