@@ -78,7 +78,7 @@ def parse(kind: type[T], argv: Sequence[str], command: str, about: str, example:
             args=list(arguments),
             prog=f"muc {command}",
             description=f"{about}\n\nExample: {example}",
-            config=(tyro.conf.FlagCreatePairsOff,),
+            config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone),
             **options,
         )
 
