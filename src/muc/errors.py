@@ -24,6 +24,11 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
 
 
+def printable(text: str, most: int) -> str:
+    """What others wrote, for a terminal, which obeys some characters instead of showing them."""
+    return "".join(c for c in text if c.isprintable())[:most]
+
+
 def missing(what: str, *packages: str) -> UserError:
     """Of packages that not everybody needs."""
     named = " and ".join(packages)

@@ -277,7 +277,7 @@ def test_withheld_images_tell_what_the_model_remembered_and_let_no_change_be_sai
     assert found.memory.low > 0.01
     assert found.like_withheld is not None
     assert found.like_withheld.p > 0.05
-    assert found.verdict.reference == "forgetting them would make"
+    assert found.verdict.reference == "the least that forgetting them would make"
     names = {path.name for path in withheld}
     assert {image.name for image in made.secret().withheld} == names
     assert not names & set(made.forget_file.read_text().split())
@@ -476,6 +476,20 @@ def test_a_model_that_changes_during_the_collection_is_noticed(folder: AuditFold
     with pytest.raises(UserError, match="the model 'before' changed during the collection"):
         collect(folder, "before", changing)  # also between two runs of the command
     assert len(list(folder.answers.glob("before-*.json"))) == 2
+
+
+def test_an_endpoint_of_another_original_is_not_asked(folder: AuditFolder) -> None:
+    class Stated(Models):
+        def about(self, phase: Phase) -> About:
+            return replace(super().about(phase), before_sha256=self.hashes["before"])
+
+    models = Stated()
+    collect(folder, "before", models)
+    models.hashes["before"] = "c" * 64
+    with pytest.raises(UserError, match=r"serves another model as 'before' \(hash c{12}\) than the one that was asked"):
+        collect(folder, "after", models)
+    models.hashes["before"] = "a" * 64
+    collect(folder, "after", models)
 
 
 def test_the_model_of_before_is_not_asked_as_the_model_after(folder: AuditFolder) -> None:
@@ -949,6 +963,9 @@ def test_the_commands_lead_from_images_to_a_verified_verdict(
     (out / "answers" / "notes.txt").write_text("mine")
     assert run("verify", out) == 0
     assert "note   not of the audit, and not checked: answers/notes.txt\n" in capsys.readouterr().out
+    (out / "answers" / "notes.txt").rename(out / "answers" / "\x1b[8m\nall holds.txt")  # a terminal would obey it
+    assert run("verify", out) == 0
+    assert "note   not of the audit, and not checked: answers/[8mall holds.txt\n" in capsys.readouterr().out
     assert run("verify", out, "--published", tmp_path / "missing") == 2
     assert f"the published commitment '{tmp_path / 'missing'}' cannot be read (No such file" in capsys.readouterr().out
     (out / "forget.txt").write_text("other.png\n")

@@ -44,7 +44,7 @@ def test_alpha_is_the_owners_choice() -> None:
     ("p", "low", "power", "verdict", "said"),
     [
         (0.5, 0.04, 0.9, "no change found", "the intervals rule it out"),  # evidence's FS reaches to 0.03
-        (0.5, 0.02, 0.9, "inconclusive", "does not rule out a change as large as forgetting them would make"),
+        (0.5, 0.02, 0.9, "inconclusive", "does not rule out a change as large as the least that forgetting"),
         (0.5, 0.04, 0.7, "inconclusive", "with probability 70% only"),
         (0.5, -0.01, 1.0, "inconclusive", "nothing that could be seen to go"),
         (0.01, -0.01, 0.2, "changed as requested", "more than chance allows"),

@@ -110,7 +110,7 @@ def test_a_request_over_budget_is_refused_whole_and_budgets_survive_a_restart(pa
         answer = client.post("/v1/embed?model=before", files=form(*PICTURES[:3]))
         assert answer.status_code == 403
         assert "Retry-After" not in answer.headers
-        assert "2 images left" in answer.json()["error"]
+        assert "2 images are left" in answer.json()["error"]
     with running(pair, KeyFile(keys.run)) as live, live.client(token) as client:
         assert client.get("/v1/about").json()["budget"] == {"total": 7, "left": 2}
         assert client.post("/v1/embed?model=after", files=form(*PICTURES[:2])).json()["budget_left"] == 0
@@ -122,6 +122,16 @@ def test_failures_cost_nothing(live: Live, alice: str) -> None:
         assert client.post("/v1/embed?model=before", files=form(*PICTURES, b"no image")).status_code == 415
         assert client.post("/v1/embed?model=between", files=form(*PICTURES)).status_code == 422
         assert client.get("/v1/about").json()["budget"]["left"] == 100_000
+
+
+def test_more_than_the_budget_is_not_even_decoded(pair: Pair, keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would cost nothing, and take the time of others."""
+    token = keys.add("eve", 2)
+    monkeypatch.setattr("muc.serve.upload.decode_picture", None)
+    with running(pair, keys) as live, live.client(token) as client:
+        answer = client.post("/v1/embed?model=before", files=form(*[picture()] * 3))
+    assert answer.status_code == 403
+    assert "2 images are left" in answer.json()["error"]
 
 
 def test_a_budget_is_not_spent_twice_by_requests_at_the_same_time(pair: Pair, keys: KeyFile) -> None:

@@ -72,7 +72,7 @@ def test_waiting_for_a_thread_is_not_decoding(
     pair: Pair, keys: KeyFile, alice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode, begun, go = upload.decode_picture, threading.Semaphore(0), threading.Event()
-    held = picture(seed=1)
+    held, tokens = picture(seed=1), [keys.add(f"holder {i}", 9) for i in range(2)]
 
     def hold(data: bytes, *rest: Any) -> np.ndarray:
         if data == held:
@@ -83,7 +83,8 @@ def test_waiting_for_a_thread_is_not_decoding(
     monkeypatch.setattr(upload, "decode_picture", hold)
     with two_clients(pair, keys, alice) as (client, other, threads):
         try:
-            holding = [threads.submit(client.post, EMBED, files=form(held)) for _ in range(2)]
+            theirs = [{"Authorization": f"Bearer {token}"} for token in tokens]
+            holding = [threads.submit(client.post, EMBED, files=form(held), headers=headers) for headers in theirs]
             assert all(begun.acquire(timeout=10) for _ in holding)
             waiting = threads.submit(other.post, EMBED, files=form(picture()))
             time.sleep(1)
@@ -91,6 +92,28 @@ def test_waiting_for_a_thread_is_not_decoding(
             go.set()
         answers = [task.result() for task in (waiting, *holding)]
     assert [answer.status_code for answer in answers] == [200] * 3, answers[0].text
+
+
+def test_one_key_takes_one_thread_to_decode(
+    pair: Pair, keys: KeyFile, alice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or whoever sends much would leave none to others."""
+    decode, lock, at_once = upload.decode_picture, threading.Lock(), [0, 0]
+
+    def slowly(*given: Any) -> np.ndarray:
+        with lock:
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+        time.sleep(0.05)
+        with lock:
+            at_once[0] -= 1
+        return decode(*given)
+
+    monkeypatch.setattr(upload, "decode_picture", slowly)
+    with two_clients(pair, keys, alice) as (client, _, threads):
+        sent = [threads.submit(client.post, EMBED, files=form(*[picture()] * 4)) for _ in range(2)]
+        assert [task.result().status_code for task in sent] == [200, 200]
+    assert at_once[1] == 1
 
 
 def test_what_takes_too_long_to_decode_is_refused(

@@ -39,4 +39,4 @@ def effect_of_forgetting(memory: Memory) -> Effect | None:
     if memory.low <= 0:
         return None
     # Nothing is said of different images: exact retraining leaves their similarity alone.
-    return Effect("forgetting them would make", memory.low, 0.0, (0.0, 0.0), (0.0, 0.0))
+    return Effect("the least that forgetting them would make", memory.low, 0.0, (0.0, 0.0), (0.0, 0.0))

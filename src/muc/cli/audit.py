@@ -12,7 +12,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from muc import config
 from muc.cli.flags import parse, print_json, say
-from muc.errors import UserError, check_name
+from muc.errors import UserError, check_name, printable
 
 Audit = Annotated[Positional[Path], tyro.conf.arg(metavar="AUDIT")]
 Images = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGES", help_behavior_hint="(at least one)")]
@@ -79,7 +79,7 @@ def plan(argv: Sequence[str]) -> None:
         print_json(vars(found))
         return
     print(f"have deleted      {found.n_forget} of {flags.images} images, drawn at random; hold back {found.n_control}")
-    chance = " to ".join(dict.fromkeys(f"{power:.0%}" for power in (found.power, found.power_at_best)))
+    chance = " to ".join(dict.fromkeys(f"{power:.0%}" for power in sorted((found.power, found.power_at_best))))
     print(f"would find        a change as large as {found.reference} with probability {chance}")
     least = found.minimal_effect
     print(
@@ -151,7 +151,9 @@ def start(argv: Sequence[str]) -> None:
     print(f"then request deletion  of the {terms.n_forget} images in {folder.forget_file}, and no others")
     print(f"after the deletion     muc audit collect {folder} --endpoint URL --model after")
     if terms.n_withheld:
-        print(f"give to nobody         the {terms.n_withheld} withheld images, before the verdict")
+        print(
+            f"give to nobody         the {terms.n_withheld} withheld images, before the verdict (`collect` sends views)"
+        )
     print(f"keep secret            everything else in {folder}: {terms.n_control} images are held back, and whoever")
     print("                       knows which can make the audit say what they like")
 
@@ -175,6 +177,7 @@ def trained_views(flags: Start) -> config.Views:
 
 def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
     """The picture files, and a name for each: as the path goes on below the folder that was given."""
+    from muc.data.folders import UNREAD
     from muc.pictures.decode import IMAGE_SUFFIXES
 
     found: list[tuple[str, Path]] = []
@@ -185,6 +188,11 @@ def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
             inside = [p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file()]
             if not inside:
                 raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
+            if unread := [p for p in path.rglob("*") if p.suffix.lower() in UNREAD]:
+                say(
+                    f"note: {len(unread)} pictures in {path} are of a kind that is not read, {unread[0].name} first; "
+                    "convert them (to .jpg, say) if they are to be part of the audit"
+                )
             found += [(p.relative_to(path).as_posix(), p) for p in inside]
         else:
             found.append((path.name, path))
@@ -247,12 +255,12 @@ def verify(argv: Sequence[str]) -> None:
         raise UserError(f"there is no audit at {folder}; give the folder of one, as its data owner hands it on")
     results = verifying.verify(folder, flags.published)
     for result in results:
-        print(f"{'holds' if result.held else 'FAILS'}  {result.file}: {result.what}")
+        print(f"{'holds' if result.held else 'FAILS'}  {printable(result.file, 200)}: {result.what}")
     failed = [result for result in results if not result.held]
     if failed:
         raise UserError(f"{len(failed)} of {len(results)} checks fail; the first: {failed[0].what}")
     if more := verifying.unlisted(folder):
-        print(f"note   not of the audit, and not checked: {', '.join(more)}")
+        print(f"note   not of the audit, and not checked: {printable(', '.join(more), 2000)}")
     judgement = read_verdict(folder).judgement
     print(f"\n{judgement.finding}: {judgement.words}")
     if flags.published is None:

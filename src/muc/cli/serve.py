@@ -54,9 +54,9 @@ class AddKey:
     """The original run that is served."""
     name: Named
     """Whom the key is for."""
-    budget: int = 1600
+    budget: int = 2000
     """How many pictures may be embedded, both models together. 40 images and 20 withheld ones take the page 1600, `muc
-    audit` 1080 (see `muc audit plan`)."""
+    audit` 1080 (see `muc audit plan`), and more where a connection breaks."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def unauthorised(sentence: str = "the key is not valid; check it, or ask the mod
 
 def over_budget(left: int) -> Refusal:
     """403 and not 429: waiting does not help."""
-    return Refusal(403, f"the key's budget has {left} images left, fewer than were sent; send fewer, or ask for more")
+    return Refusal(403, f"of the key's budget {left} images are left, and more were sent; send fewer, or ask for more")
 
 
 def add_error_answers(app: FastAPI) -> None:

@@ -1,5 +1,7 @@
 """What an audit asks for: what is served, and vectors of images."""
 
+import asyncio
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any
 
@@ -53,6 +55,7 @@ def add_embedding(
     KnownKey = Annotated[Key, Depends(known)]
     rotations = Rotations(keys.secret(), pair.dimension)
     slots = Slots(limits.uploads_per_key, limits.uploads)
+    turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # a key decodes one image at a time
 
     @app.post(
         "/v1/embed",
@@ -67,7 +70,7 @@ def add_embedding(
         if key.left < 1:
             raise over_budget(0)
         with slots.take(key.id):
-            pixels = await read_upload(request, pair.shape, limits, decoders)
+            pixels = await read_upload(request, pair.shape, limits, decoders, key.left, turns[key.id])
 
             def job() -> bytes:
                 """On the one thread for models: nothing else spends between the check and the charge."""

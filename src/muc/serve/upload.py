@@ -13,6 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
+from muc.serve.answers import over_budget
 from muc.serve.limits import Limits
 from muc.serve.picture import decode_picture
 from muc.serve.refusal import Refusal
@@ -82,7 +83,7 @@ class Form:
 
 
 async def read_upload(
-    request: Request, shape: tuple[int, int], limits: Limits, threads: ThreadPoolExecutor
+    request: Request, shape: tuple[int, int], limits: Limits, threads: ThreadPoolExecutor, left: int, turn: asyncio.Lock
 ) -> np.ndarray:
     """(n, channels, side, side) uint8."""
     form = Form(_boundary(request), limits)
@@ -107,8 +108,11 @@ async def read_upload(
             files = form.write(data)
         except FormParserError:
             raise Refusal(400, "the body is no well-formed multipart/form-data; send the images as a form") from None
+        if form.count > left:
+            raise over_budget(left)
         for file in files:
-            pixels, took = await loop.run_in_executor(threads, _decode, file, len(images) + 1, shape, limits)
+            async with turn:
+                pixels, took = await loop.run_in_executor(threads, _decode, file, len(images) + 1, shape, limits)
             images.append(pixels)
             decoding += took
             if decoding > limits.decode_seconds:

@@ -83,6 +83,7 @@ def check_endpoint(folder: AuditFolder, phases: Sequence[Phase], endpoint: Endpo
     before, after = (_stated(answers[phase], abouts.get(phase)) for phase in PHASES)
     if before and after:
         _check_successor(before, after, asked_after="after" in abouts)
+        _check_predecessor(before[1], abouts.get("after"))
     _check_budget(answers, abouts)
     return abouts
 
@@ -124,6 +125,16 @@ def _check_successor(
         raise UserError(
             f"the endpoint still serves the model of before as 'after' (hash {after[1][:12]}); collect again when the "
             "deletion is done, and if the operator says that it is, this is your answer: the model is the same"
+        )
+
+
+def _check_predecessor(asked: str | None, about: About | None) -> None:
+    """The endpoint may be another one than was asked about the model before."""
+    stated = about.before_sha256 if about else None
+    if None not in (asked, stated) and asked != stated:
+        raise UserError(
+            f"the endpoint serves another model as 'before' (hash {str(stated)[:12]}) than the one that was asked "
+            f"(hash {str(asked)[:12]}); ask the operator for the endpoint of that model and its successor"
         )
 
 

@@ -26,6 +26,8 @@ class About:
     """That the model before was trained with."""
     key_sha256: str | None = None
     """Of the key it is asked with. Public in the end, and as good as the key's 256 random bits."""
+    before_sha256: str | None = None
+    """Of the model that is served as the one before, whichever is asked about."""
 
 
 @dataclass(frozen=True)

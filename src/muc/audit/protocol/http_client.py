@@ -11,7 +11,7 @@ from muc.audit.protocol.endpoint import About, Reply
 from muc.audit.protocol.folder import Phase
 from muc.audit.protocol.records import digest, is_digest
 from muc.config import Views
-from muc.errors import UserError
+from muc.errors import UserError, printable
 from muc.restoring import restore
 
 PROTOCOL = 1
@@ -49,6 +49,7 @@ class HttpEndpoint:
                 channels=_whole(values["input"]["channels"]),
                 size=_whole(values["input"]["size"]),
                 model_sha256=str(values["models"][phase]) if phase in values["models"] else None,
+                before_sha256=str(values["models"]["before"]) if "before" in values["models"] else None,
                 dimension=_whole(values["dimension"]),
                 budget_left=_whole(values["budget"]["left"]),
                 images_per_request=_whole(limits["images_per_request"]),
@@ -120,7 +121,7 @@ class HttpEndpoint:
             packing = response.headers.get("content-encoding", "identity").strip().lower()
             if packing not in ("", "identity"):  # a few bytes can unpack to gigabytes
                 raise UserError(
-                    f"{self.url} answers packed, as '{_printable(packing, 20)}', which was not asked for; "
+                    f"{self.url} answers packed, as '{printable(packing, 20)}', which was not asked for; "
                     "ask its operator to answer plainly"
                 )
             body = bytearray()
@@ -176,11 +177,7 @@ def _sentence(response: httpx.Response) -> str:
         said = response.json()["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return _printable(str(said), 200)
-
-
-def _printable(text: str, most: int) -> str:
-    return "".join(c for c in text if c.isprintable())[:most]
+    return printable(str(said), 200)
 
 
 def _retry_after(response: httpx.Response, otherwise: float) -> float:

@@ -2,7 +2,7 @@
 // which images will be listed, and the model after at the comparison.
 
 import { chances, cut } from "./pieces.js";
-import { check } from "./split.js";
+import { check, checkNew } from "./split.js";
 
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
 
@@ -75,6 +75,7 @@ const memory = ({ before, withheld }) => withheld && { published: before.map((ro
 export async function compare(split, images, server, progress) {
   const { models } = await server.refresh();
   check(split, images, server.about);
+  checkNew(split, server.about);
   const { before, withheld } = split, n = split.images.length;
   const after = alignment(await look("after", split, inOrder(split, images), server, progress), n, split.view_pairs);
   const gap = before.map((row, i) => row.map((value, j) => value - after[i][j]));

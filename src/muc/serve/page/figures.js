@@ -33,8 +33,8 @@ function heatmap(matrix, forget, label) {
     x: 5 + start * cell, y: 5 + start * cell, width: count * cell, height: count * cell, fill: "none", stroke: "#000",
     "stroke-width": 2, "stroke-dasharray": dashes,
   });
-  picture.append(outline(0, asked, "6 4"), outline(asked, n - asked, "none"));
-  picture.append(svg("text", { x: 5, y: 324, "font-size": 13 }, "dashed: deleted · solid: held back"));
+  picture.append(outline(0, asked, "none"), outline(asked, n - asked, "6 4"));
+  picture.append(svg("text", { x: 5, y: 324, "font-size": 13 }, "solid: deleted · dashed: held back"));
   picture.append(svg("text", { x: 5, y: 342, "font-size": 13 }, `darkest: ${largest.toFixed(2)} · with a dot: below zero`));
   return picture;
 }

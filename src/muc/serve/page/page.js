@@ -4,9 +4,9 @@
 import { compare, lookBefore, queries } from "./comparison.js";
 import { figures } from "./figures.js";
 import { USUAL_VIEWS } from "./pieces.js";
-import { remembered, saveJson, saveReport } from "./report.js";
+import { remembered, save, saveJson, saveReport } from "./report.js";
 import { Server } from "./server.js";
-import { FEWEST_WITHHELD, MOST, check, draw, fits, hex, read, words } from "./split.js";
+import { FEWEST_WITHHELD, MOST, check, draw, fits, hex, read, sealed, words } from "./split.js";
 
 const FEWEST = 6;       // images; as the server's plan and verdict take
 const MOST_PAIRS = 8;   // of pieces of each image; more make less noise and cost more of the budget
@@ -40,6 +40,9 @@ async function addFiles(group, files) {
     const image = await readImage(file);
     if (state[other].some(({ digest }) => digest === image.digest)) {
       throw new Error(`'${file.name}' is among ${GROUPS[other].called} already, and cannot be both; nothing was added. Leave it out.`);
+    }
+    if ([...found.values()].some(({ name, digest }) => name === image.name && digest !== image.digest)) {
+      throw new Error(`Two of your images are called '${image.name}'; rename one, so that your request can tell them apart. Nothing was added.`);
     }
     if (!found.has(image.digest)) found.set(image.digest, image);
   }
@@ -103,10 +106,14 @@ function render() {
   $("plan").textContent = ready && !state.split ? planned() : "";
   $("draw").disabled = !ready || Boolean(state.split) || affordable() < 1;
   $("drawn").textContent = state.split ? words(state.split) : "";
+  $("request").hidden = !state.split;
+  $("list").value = state.split ? listed() : "";
   $("run").disabled = !(possible() && state.split);
   $("progress").hidden = true;
   $("result").hidden = !state.outcome;
 }
+
+const listed = () => state.split.images.filter(({ forget }) => forget).map(({ name }) => `${name}\n`).join("");
 
 function progress(what, done, all) {
   $("progress").hidden = false;
@@ -141,6 +148,7 @@ function inTurn(work, take = () => {}, then = () => {}) {
       } catch (error) {
         $("status").textContent = "";
         $("error").textContent = error.message;
+        await state.server?.refresh().catch(() => {});  // something may have been spent
       } finally {
         render();
       }
@@ -160,11 +168,13 @@ async function drawSplit() {
   const { server, images, withheld } = state, { models, views } = await server.refresh();
   const drawn = draw(images, state.plan.n_forget, { pairs: affordable(), views: views ?? USUAL_VIEWS, models });
   const split = await lookBefore(drawn, images, withheld, server, progress);
-  saveJson("audit-split.json", split);
   Object.assign(state, { split, outcome: null });
+  await saveSplit();
   await server.refresh();
-  $("status").textContent = "Drawn. The file is among your downloads.";
+  $("status").textContent = "Drawn. Look whether audit-split.json is among your downloads, and send the list of images to delete.";
 }
+
+const saveSplit = async () => saveJson("audit-split.json", await sealed(state.split));
 
 async function loadSplit(file) {
   if (!file) return;
@@ -199,9 +209,11 @@ function begin() {
   for (const input of document.querySelectorAll("input[type=file]")) {
     input.addEventListener("click", () => { input.value = ""; });  // or the same file could not be chosen once more
   }
+  $("save-split").addEventListener("click", inTurn(saveSplit));
+  $("save-list").addEventListener("click", inTurn(() => save("delete-these.txt", listed(), "text/plain")));
   $("draw").addEventListener("click", inTurn(drawSplit, disable));
   $("split").addEventListener("change", inTurn(loadSplit, () => $("split").files[0]));
-  $("run").addEventListener("click", inTurn(compareNow, disable, () => state.outcome && $("result").scrollIntoView()));
+  $("run").addEventListener("click", inTurn(compareNow, disable, () => state.outcome && $("h-result").focus()));
   $("save-report").addEventListener("click", inTurn(() => saveReport(state.outcome, $("result"))));
   $("save-numbers").addEventListener("click", inTurn(() => saveJson("audit-numbers.json", state.outcome)));
 }

@@ -1,5 +1,7 @@
 // The model owner's server, asked with the key that it gave out.
 
+const RETRIES = 5;  // over half a minute
+
 export class Server {
   constructor(key) {
     this.key = key;
@@ -14,14 +16,14 @@ export class Server {
 
   async ask(path, options = {}) {
     for (let attempt = 0; ; attempt++) {
-      let response;
+      let response = null;
       try {
         response = await fetch(path, { ...options, headers: { ...options.headers, Authorization: `Bearer ${this.key}` } });
-      } catch {
-        throw new Error("The server cannot be reached; check the connection and try again.");
+      } catch {  // a connection can come back while much is asked
+        if (!options.body || attempt >= RETRIES) throw new Error("The server cannot be reached; check the connection and try again.");
       }
-      const wait = Number(response.headers.get("Retry-After"));
-      if (response.status === 429 && wait && attempt < 10) {
+      const wait = Number(response?.headers.get("Retry-After")) || 2 ** attempt;
+      if (!response || (response.status === 429 && attempt < 10) || ([502, 503, 504].includes(response.status) && attempt < RETRIES)) {
         await new Promise((resume) => setTimeout(resume, 1000 * wait));
         continue;
       }
