@@ -229,6 +229,16 @@ def test_pairs_without_captions_are_one_sentence() -> None:
         muc.from_pairs([np.zeros((3, 8, 8), np.uint8)], [])
 
 
+def test_colours_from_0_to_1_are_refused_where_they_would_be_black(images: ImageSet) -> None:
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 12))
+    ask = muc.embedder(muc.SimCLR(encoder, 12), ONE_THREAD)
+    some = np.asarray(images.train[:3])
+    for wrong, words in ((some / 255, "float64, 3 x 3 x 8 x 8"), (some.transpose(0, 2, 3, 1), "uint8, 3 x 8 x 8 x 3")):
+        for refused in (lambda x=wrong: ask(x), lambda x=wrong: muc.look(ask, ask, x, muc.Views())):
+            with pytest.raises(muc.UserError, match=f"the images are {words}; give uint8"):
+                refused()
+
+
 @pytest.mark.parametrize("caption", [None, 5, {"a": 1}, b"a", ["a", None], []])
 def test_captions_that_are_no_texts_are_one_sentence(caption: Any) -> None:
     with pytest.raises(muc.UserError, match=r"training image 0 has the captions .*; give one or more texts in a list"):

@@ -464,6 +464,32 @@ def test_an_original_that_was_replaced_is_no_measure(
     assert (served.path / "evaluation.json").read_bytes() == kept
 
 
+def test_an_evaluation_without_retrain_keeps_the_gaps_that_are_known(small: RunFolder, tmp_path: Path) -> None:
+    original, served = made(small, tmp_path)
+    ask = config.Request(forget_fraction=0.2)
+    exact = runs.unlearn_run(original, METHODS["retrain"](epochs=1), ask, tmp_path / "retrain", CPU)
+    (_, judged) = evaluating.evaluate_runs([served], exact, CPU)
+    (again,) = evaluating.evaluate_runs([served], None, CPU)
+    assert (again["gaps"], again["against"]) == (judged["gaps"], str(exact))
+
+
+def test_a_run_that_was_moved_without_its_original_says_so(
+    small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, served = made(small, tmp_path)
+    moved = shutil.copytree(served.path, tmp_path / "away" / "served")
+    said = complaint(capsys, "evaluate", moved, "--device", "cpu")
+    assert f"{moved} was made from the run {tmp_path / 'away' / 'original'}, which is not there" in said
+
+
+def test_no_run_begins_inside_another(small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    original, served = made(small, tmp_path)
+    for command in (("pretrain", "--data", "digits"), ("unlearn", original, "--forget-fraction", "0.1")):
+        said = complaint(capsys, *command, "--out", served.path / "inside")
+        assert f"lies inside the run {served.path.resolve()}; give a folder outside of it" in said
+    assert not (served.path / "inside").exists()
+
+
 def test_no_run_is_lost_inside_another(small: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     original, served = made(small, tmp_path)
     inside = original.path / "inside"
@@ -485,8 +511,7 @@ def test_what_is_no_runs_own_is_not_emptied_with_it(
     """Such as the images to train on."""
     original, served = made(small, tmp_path)
     for run in (original, served):
-        for own in ("tensorboard", "serve"):
-            (run.path / own).mkdir()
+        (run.path / "tensorboard").mkdir()
         (run.path / "search.json").write_text("[]")
         mine = run.path / "mine.npz"
         np.savez(mine, images=np.zeros((9, 8, 8), np.uint8), labels=np.zeros(9, np.int64))
@@ -494,11 +519,15 @@ def test_what_is_no_runs_own_is_not_emptied_with_it(
         data = ("--data", mine) if run is original else ()
         said = complaint(capsys, *command, *data, "--out", run, "--force")
         assert f"{mine} is no part of the run {run} and would be lost; move it away first" in said
-        assert run.done
         mine.unlink()
+        (run.path / "serve").mkdir()
+        said = complaint(capsys, *command, "--out", run, "--force")
+        assert f"{run.path / 'serve'} holds data owners' keys and would be lost; move it away first" in said
+        assert run.done
+        (run.path / "serve").rmdir()
     settings = opening.pretraining_of(original)
     assert runs.pretrain_run(settings, original.path, CPU, force=True).done
-    assert not (original.path / "serve").exists()
+    assert not (original.path / "tensorboard").exists()
 
 
 def test_a_place_that_is_taken_is_known_before_the_data_are_read(

@@ -11,6 +11,7 @@ from torch import nn
 
 from muc import augment, config
 from muc.audit import Embed
+from muc.audit.look import check_pixels
 from muc.data import ImageSet, forget_indices, plan_batches
 from muc.errors import UserError
 from muc.evaluation import pairs, white_box
@@ -111,6 +112,7 @@ def embedder(model: ContrastiveModel, runtime: config.Runtime | None = None) -> 
     model = resolved.place(model).eval()
 
     def answer(images: np.ndarray) -> np.ndarray:
+        check_pixels(images)
         return embed(model, images, resolved).cpu().numpy()
 
     return answer

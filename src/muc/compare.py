@@ -228,6 +228,16 @@ def caveats(comparison: Comparison) -> list[str]:
     ]
     if comparison.retrained and levels["pretrain"] - levels["retrain"] < SOMETHING:
         lines.append("There was hardly anything to forget: small gaps say little about a method.")
+    if not comparison.retrained and levels["pretrain"] < 0.5 + SOMETHING:
+        lines.append(
+            "The original hardly tells what is to be forgotten from unseen data: there may be nothing to forget."
+        )
+    images = comparison.records[0].get("forget_images", 0)
+    if "AG_auc" in first and images and abs(comparison.original_gap - first["AG"]) < (step := 100 / images / 5):
+        lines.append(
+            f"With {images} images to forget, one image in one metric moves an average gap by {step:.2f} points: the "
+            "lead over doing nothing can be chance."
+        )
     calm = min(comparison.ranking, key=lambda row: row.get("AG_auc", float("inf")))
     if "AG_auc" in calm and calm is not first:
         lines.append(

@@ -46,8 +46,8 @@ IMAGES = "images.safetensors"
 RECORD, ORIGINAL_RECORD = "evaluation.json", "original.json"
 OWN = {
     *("config.json", "env.json", "split.json", IMAGES, "metrics.jsonl", "state.safetensors", "model.safetensors"),
-    *("result.json", RECORD, ORIGINAL_RECORD, "search.json", "tensorboard", "serve"),
-}  # as listed above; what else lies in a run's folder is not ours to remove
+    *("result.json", RECORD, ORIGINAL_RECORD, "search.json", "tensorboard"),
+}  # as listed above, but for data owners' keys (serve/); what else lies in a run's folder is not ours to remove
 RECORD_KEYS = ("run", "seed")  # what `identity` may need; a report checks the rest
 
 
@@ -143,6 +143,12 @@ class ResultFile:
     bound_by: str | None = None
 
 
+def inside_run(place: Path) -> Path | None:
+    """The run that a folder is, or lies in."""
+    runs = (f for f in (place, *place.parents) if all((f / n).is_file() for n in ("config.json", "split.json")))
+    return next(runs, None)
+
+
 class RunFolder:
     """One run on disk."""
 
@@ -210,7 +216,8 @@ class RunFolder:
             raise UserError(f"{self} holds {state}; give another --out, or --force to replace it")
         for other in self.path.iterdir():
             if other.name not in OWN and other.suffix != PARTIAL:
-                raise UserError(f"{other} is no part of the run {self} and would be lost; move it away first")
+                what = "holds data owners' keys" if other.name == "serve" else f"is no part of the run {self}"
+                raise UserError(f"{other} {what} and would be lost; move it away first")
 
     @contextmanager
     def _permitted(self) -> Generator[None]:
@@ -245,6 +252,9 @@ class RunFolder:
         if not self.path.is_dir():
             raise UserError(f"there is no run at {self}; 'muc runs' lists the runs below a folder")
         path = self.config_file
+        if not path.exists() and (inside := sorted(self.path.glob("*/config.json"))):
+            such = f"it holds {len(inside)}, {inside[0].parent} first"
+            raise UserError(f"{path} is missing; is {self} a run folder? {such}")
         values = read_object(path, *CONFIG_KEYS)
         del values["format_version"]
         restore(ConfigFile, values, str(path), defaults=True)

@@ -34,7 +34,7 @@ from muc.opening import (
 )
 from muc.progress import meter
 from muc.restoring import restore
-from muc.run_folder import RunFolder, Split, Tensors
+from muc.run_folder import RunFolder, Split, Tensors, inside_run
 from muc.runtime import Runtime
 from muc.storage import Hold
 from muc.train import Training
@@ -80,6 +80,7 @@ def unlearn_run(
     here, there = parent.path.resolve(), Path(out).resolve()
     if here.is_relative_to(there) or there.is_relative_to(here):
         raise UserError(f"--out {out} is, holds or lies inside the run to unlearn from; give another folder")
+    config.in_range("seed", 0 if seed is None else seed, 0, 2**63)
     inherited, result = parent.config(), parent.result()
     run = free_place(out, force)
     images = open_images(parent, parent.split().kept)
@@ -121,6 +122,8 @@ def resume_run(run: RunFolder) -> RunFolder:
 def free_place(out: Path, force: bool) -> RunFolder:
     """Where a run can begin: known before the data are read, which can take long."""
     run = RunFolder(out)
+    if outer := inside_run(Path(out).resolve().parent):
+        raise UserError(f"--out {out} lies inside the run {outer}; give a folder outside of it")
     with held(run) if run.started else nullcontext():  # one that somebody is working in is not called interrupted
         processes.first_only(lambda: run.check_free(force))
     return run

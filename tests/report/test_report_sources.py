@@ -120,6 +120,16 @@ def test_a_report_is_not_written_into_a_run(complaint: Callable[..., str], tmp_p
     assert reported(run, tmp_path / "report") == [str(run)]
 
 
+def test_other_results_are_not_replaced(complaint: Callable[..., str], tmp_path: Path) -> None:
+    run, out = tmp_path / "finetune", tmp_path / "mine"
+    evaluated(run)
+    out.mkdir()
+    (out / "results.json").write_text('{"my": "results"}')
+    assert f"{out / 'results.json'} is there and of no report by muc" in complaint("report", run, "--out", out)
+    assert json.loads((out / "results.json").read_text()) == {"my": "results"}
+    assert reported(run, tmp_path / "report") == reported(run, tmp_path / "report") == [str(run)]
+
+
 def test_of_an_original_it_is_said_where_its_record_lies(complaint: Callable[..., str], tmp_path: Path) -> None:
     original, unlearned = (run_at(tmp_path / kind, kind) for kind in ("pretrain", "unlearn"))
     said = complaint("report", original, "--out", tmp_path / "report")

@@ -293,6 +293,16 @@ def test_all_rows_are_as_long_as_the_header() -> None:
     assert len(all_tables(records(2))[0].rows) == len(CENTRES)
 
 
+@pytest.mark.parametrize("name", ["request_sha256", "original_sha256"])
+def test_two_requests_or_originals_of_one_seed_are_no_repetitions(name: str) -> None:
+    made = [record("finetune", run=f"runs/{value}", **{name: value}) for value in ("a", "b")]
+    with pytest.raises(UserError, match=r"runs/a and runs/b have one seed and different .*; report them apart"):
+        compare(made)
+    made[1]["seed"] = 1
+    (comparison,) = compare(made)
+    assert comparison.entries[0].seeds == [0, 1]
+
+
 def test_the_original_of_two_requests_counts_for_each() -> None:
     """Its run is the same, what is known of it is not."""
     made = [

@@ -3,6 +3,7 @@
 import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from live_server import CPU, Live, form, picture, running
 from muc.opening import embedder
 from muc.pictures.decode import read_image
 from muc.run_folder import RunFolder
+from muc.serve import upload
 from muc.serve.keys import KeyFile
 from muc.serve.pair import Pair
 
@@ -126,11 +128,17 @@ def test_failures_cost_nothing(live: Live, alice: str) -> None:
 
 def test_more_than_the_budget_is_not_even_decoded(pair: Pair, keys: KeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would cost nothing, and take the time of others."""
-    token = keys.add("eve", 2)
-    monkeypatch.setattr("muc.serve.upload.decode_picture", None)
+    token, decode, decoded = keys.add("eve", 2), upload.decode_picture, []
+
+    def note(*given: Any) -> np.ndarray:
+        decoded.append(given)
+        return decode(*given)
+
+    monkeypatch.setattr(upload, "decode_picture", note)
     with running(pair, keys) as live, live.client(token) as client:
-        answer = client.post("/v1/embed?model=before", files=form(*[picture()] * 3))
+        answer = client.post("/v1/embed?model=before", files=form(*[picture()] * 60))
     assert answer.status_code == 403
+    assert len(decoded) <= 2  # those that came before it was known that more come
     assert "2 images are left" in answer.json()["error"]
 
 

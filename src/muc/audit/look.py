@@ -56,6 +56,7 @@ def look(
     """
     if len(images) < 2:
         raise UserError(f"at least 2 images are needed, to compare them with each other; got {len(images)}")
+    check_pixels(images)
     in_range("--view-pairs", view_pairs, 1, 10_000)
     pixels = torch.from_numpy(np.ascontiguousarray(images))
     generator = torch.Generator().manual_seed(seed)
@@ -66,6 +67,13 @@ def look(
         am_before += alignment_matrix(ask(before, first), ask(before, second)) / view_pairs
         am_after += alignment_matrix(ask(after, first), ask(after, second)) / view_pairs
     return summarise(am_before, am_after, list(names or map(str, range(n))), view_pairs)
+
+
+def check_pixels(images: np.ndarray) -> None:
+    """Colours from 0 to 1 would all be black."""
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        shape = " x ".join(map(str, images.shape))
+        raise UserError(f"the images are {images.dtype}, {shape}; give uint8, (n, 1 or 3 channels, height, width)")
 
 
 def _owner_views(pixels: torch.Tensor, views: Views, generator: torch.Generator) -> np.ndarray:

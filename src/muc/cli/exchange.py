@@ -40,6 +40,11 @@ def import_(argv: Sequence[str]) -> None:
     out = flags.out or Path("runs") / flags.file.resolve().stem
     run, summary = import_run(flags.file, flags.settings(), out, flags.runtime, flags.force)
     print(summary.describe())
+    if flags.model.algorithm != "clip":
+        say(
+            "note: images reach it scaled to [0, 1] and normalised by ImageNet's mean and deviation (grey ones to "
+            "[-1, 1]); an encoder that was trained with others has to undo that in its first layer"
+        )
     say(f"done: {run}")
 
 
@@ -51,7 +56,7 @@ class Export:
     """safetensors: in the naming it was imported with (of CLIP both towers; only open_clip's can be imported again);
     torchvision: torchvision's names; onnx: to run anywhere (of CLIP the image tower)."""
     out: Path | None = None
-    """File to write (default: RUN.safetensors or RUN.onnx)."""
+    """File to write (default: RUN.safetensors, RUN.onnx or RUN-torchvision.safetensors)."""
     force: bool = False
     """Replace a file that is there."""
 
@@ -59,14 +64,25 @@ class Export:
 def export(argv: Sequence[str]) -> None:
     about = "Hand the encoder back as a file."
     flags = parse(Export, argv, "export", about, "muc export runs/moco-alignment_calibration --to onnx")
-    from muc.models.exporting import export_run
+    from muc.models.exporting import export_run, input_of
     from muc.run_folder import RunFolder
 
     suffix = ".onnx" if flags.to == "onnx" else ".safetensors"
-    out = flags.out or flags.run.with_name(flags.run.name + suffix)
+    kind = "-torchvision" if flags.to == "torchvision" else ""
+    out = flags.out or flags.run.with_name(flags.run.name + kind + suffix)
     if {out.suffix, suffix} == {".onnx", ".safetensors"}:
         raise UserError(f"--out {out} is named as another kind of file than --to {flags.to} writes; call it …{suffix}")
     print(export_run(RunFolder(flags.run), flags.to, out, flags.force))
+    takes = input_of(RunFolder(flags.run))
+    say(
+        f"it takes images of {takes['channels']} channels, scaled to [0, 1], then normalised by mean {takes['mean']} "
+        f"and deviation {takes['std']}"
+    )
+    if flags.to == "torchvision":
+        say(
+            "for torchvision's ResNet with conv1 = Conv2d(channels, 64, 3, padding=1, bias=False), maxpool and fc = "
+            "Identity()"
+        )
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def forget_indices(split: Split, forget: Sequence[int] | np.ndarray, names: Sequ
         raise UserError(f"the request names image {values[counts > 1][0]} more than once; list each image once")
     if len(strangers := np.setdiff1d(forget, split.retain)):
         first = int(strangers[0])
-        which = f"image {first}" + (f" ('{names[first]}')" if 0 <= first < len(names) else "")
+        which = f"image {first}" + (f" ('{names[first]}')" if 0 <= first < len(names) and names[first] else "")
         why = "was held out for validation" if first in split.validation else "was forgotten before"
         if first not in split.validation and first not in split.unlearn:
             why = f"is not among the {len(split.retain)} images this model was trained on"
@@ -88,28 +88,35 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
     try:
         # Editors put a mark before the first line, and other systems write é in two letters: what looks the same is.
         lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the request {path} ({error}); give a text file with one image a line") from None
+    except OSError as error:
+        raise UserError(
+            f"cannot read the request {path} ({error.strerror}); give a text file, one image a line"
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(
+            f"cannot read the request {path}, which is no text; name one image a line in a text file"
+        ) from None
     if not lines:
         raise UserError(f"the request {path} is empty; list one index or name a line")
+    erased = sum(not name for name in images.train_names)
     named = {name: i for i, name in enumerate(images.train_names) if name}  # what was erased has none
     by_name = {composed(name): i for name, i in named.items()} | named
     test = {*images.test_names, *map(composed, images.test_names)}
     numbered = any(name.isdecimal() for name in chain(by_name, test))
     indices = []
     for written in lines:
-        line = written if written in by_name else composed(written)
+        line = written if written in by_name else composed(written).removeprefix("./")
         part, name = within(line, images.name)
         if line in by_name:
             indices.append(by_name[line])
         elif part == "train" and name in by_name:
             indices.append(by_name[name])
-        elif line in test or (part == "test" and name in test):
+        elif (line in test and not erased) or (part == "test" and name in test):
             raise UserError(f"{path} names '{line}', which is a test image: no model was trained on it; leave it out")
         elif line.isdecimal() and len(line) < 19 and not numbered:
             indices.append(int(line))
         elif by_name:
-            raise unknown_image(line, path, list(dict.fromkeys(map(composed, named))))
+            raise unknown_image(line, path, list(dict.fromkeys(map(composed, named))), erased)
         else:
             raise UserError(
                 f"'{line}' in {path} is not an index; {images.name} has no file names, so list whole numbers"
@@ -135,14 +142,17 @@ def within(line: str, folder: str) -> tuple[str, str]:
     return "", ""
 
 
-def unknown_image(line: str, path: Path, names: Collection[str]) -> UserError:
+def unknown_image(line: str, path: Path, names: Collection[str], erased: int = 0) -> UserError:
+    known = f"names are such as '{next(iter(names))}' ({len(names):,} in all)"
+    if erased:  # it may be one of these, and another's name is no help
+        gone = f"{erased} images that this run has forgotten were erased and have no names any more"
+        return UserError(f"unknown image in {path}: '{line}'; {gone}: leave it out if it is one of them; {known}")
     same = [name for name in names if name.endswith(f"/{line}")]
     if len(same) > 1:
         return UserError(f"'{line}' in {path} is one of {len(same)} images, '{same[0]}' among them; give whole names")
     close = same or get_close_matches(line, names, n=1, cutoff=SURELY)
     # An equal file name in another folder is another picture.
     hint = f"did you mean '{close[0]}'? " if close and is_unique(close[0], line, names) else ""
-    known = f"names are such as '{next(iter(names))}' ({len(names):,} in all)"
     return UserError(f"unknown image in {path}: '{line}'; {hint}{known}")
 
 

@@ -50,8 +50,9 @@ def evaluate_runs(
             record = (keep and kept_record(run, served)) or record_of(run, served, resolved)
             records.append(record)
             record["run"] = str(run)  # a kept one may have been elsewhere
-            record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else None
-            record["against"] = str(against) if against else None
+            known = {} if against else kept_record(run, served) or {}  # gaps to a Retrain that is not looked at now
+            record["gaps"] = gaps(record["metrics"], records[0]["metrics"]) if against else known.get("gaps")
+            record["against"] = str(against) if against else known.get("against")
             # Each at once: what is cut off goes on behind the last. The original can be judged on many requests: what
             # is known of it goes beside the run that serves this one.
             if is_original(run, served):
@@ -81,6 +82,10 @@ def is_original(run: RunFolder, served: RunFolder) -> bool:
 def original_of(served: RunFolder) -> RunFolder:
     original = opening.parent_of(served)
     assert original is not None, "a run that serves a request has a parent"
+    if not original.started:
+        raise UserError(
+            f"{served} was made from the run {original}, which is not there; move both together or put it back"
+        )
     return original
 
 
@@ -166,6 +171,7 @@ def record_of(run: RunFolder, served: RunFolder, runtime: Runtime) -> dict[str, 
         "retain_images": len(split.retain),
         "seed": split.seed,
         "request_sha256": request_digest(split),
+        "original_sha256": served.original_sha256(),
         "model_sha256": result["model_sha256"],
         "method_settings": values.get("method"),
         "env": run.env(),

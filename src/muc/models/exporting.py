@@ -123,6 +123,13 @@ def tower_size(backbone: dict[str, Tensor]) -> int | None:
     return patch * isqrt(len(places) - 1)
 
 
+def input_of(run: RunFolder) -> dict[str, Any]:
+    """How images have to come to a run's encoder."""
+    settings = pretraining_of(run).model
+    tensors = {k.removeprefix("backbone."): v for k, v in run.load_model().items() if k.startswith("backbone.")}
+    return describe(run, settings, tensors)["input"]
+
+
 def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]) -> dict[str, Any]:
     """What a file must say to be used without the run it came from."""
     values = run.config()

@@ -30,7 +30,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     storage.check_readable(file)
     if file.suffix == ".safetensors":
         tensors = read_safetensors(file)
-    elif file.suffix in PICKLES:
+    elif file.suffix in PICKLES or file.name.endswith(".pth.tar"):  # as MoCo's and PyTorch's examples save
         tensors = read_pickle(file)
     else:
         raise UserError(f"{file} is of an unknown kind; give .safetensors, {', '.join(PICKLES)}")

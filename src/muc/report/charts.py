@@ -85,7 +85,8 @@ def alignment_histograms(comparison: Comparison) -> bytes | None:
         return None
     everything = np.concatenate([retrain, original, *(values for _, values in methods)])
     # A few strays must not squeeze the rest: the edges cut off one image in a thousand.
-    bins = np.linspace(*np.quantile(everything, [0.001, 0.999]), 41)
+    low, high = np.quantile(everything, [0.001, 0.999] if len(everything) >= 1000 else [0, 1])
+    bins = np.linspace(low, high if high > low else low + 1e-3, 41)
     columns = min(3, len(methods))
     rows = -(-len(methods) // columns)
     figure = Figure(figsize=(10 if columns > 1 else 5, 2.5 * rows + 0.5), layout="constrained")

@@ -131,7 +131,22 @@ def compare(records: list[Record]) -> list[Comparison]:
         check(record)
         setting = Setting(**{f.name: record[f.name] for f in fields(Setting) if f.name in record})
         grouped[setting][key_of(record)] = record
+    for found in grouped.values():
+        check_trials(list(found.values()))
     return [Comparison(setting, _entries(list(found.values()))) for setting, found in grouped.items()]
+
+
+def check_trials(records: list[Record]) -> None:
+    """A seed is one trial: two requests or two originals are no repetitions of one another."""
+    first: dict[Any, Record] = {}
+    for record in (record for record in records if record["method"] != "pretrain"):
+        other = first.setdefault(record["seed"], record)
+        for name, what in (("request_sha256", "requests"), ("original_sha256", "original models")):
+            if record.get(name) and other.get(name) and record[name] != other[name]:
+                raise UserError(
+                    f"{other['run']} and {record['run']} have one seed and different {what}, so that they are no "
+                    "repetitions of one another; report them apart"
+                )
 
 
 def key_of(record: Record) -> Any:

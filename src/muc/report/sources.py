@@ -4,7 +4,7 @@ from pathlib import Path
 
 from muc.errors import UserError
 from muc.report.group import Record
-from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder
+from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, inside_run
 from muc.storage import read_json
 
 COMPARISON = "comparison.json"
@@ -39,8 +39,10 @@ def records_in(folder: Path) -> list[Record]:
 
 
 def check_out(out: Path) -> None:
-    """Files of a report would be taken for a run's own, and --force would remove them with it."""
-    where = out.resolve()
-    for folder in (where, *where.parents):
-        if all((folder / name).is_file() for name in ("config.json", "split.json")):
-            raise UserError(f"--out {out} lies in the run {folder}; give a folder outside of it")
+    """Files of a report would be taken for a run's own, and --force would remove them with it. An earlier report is
+    replaced, but nobody's other results."""
+    for name in ("results.json", "report.html"):
+        if (out / name).exists() and not (out / "tables.md").exists():
+            raise UserError(f"{out / name} is there and of no report by muc; give another --out")
+    if folder := inside_run(out.resolve()):
+        raise UserError(f"--out {out} lies in the run {folder}; give a folder outside of it")

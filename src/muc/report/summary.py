@@ -122,7 +122,12 @@ def _something_to_forget(c: Comparison) -> list[str]:
         return [f"{seen}; it takes Retrain to tell how much of that there was to forget."]
     target = aucs[1]
     text = [f"{seen}; to Retrain in {100 * target.mean:.1f} %."]
-    if before.mean - target.mean < max(SOMETHING, 2 * (target.sd or 0)):
+    if target.mean - before.mean > max(SOMETHING, 2 * (target.sd or 0)):
+        text.append(
+            f"The original finds them less familiar than Retrain does, although it was trained on them: with so few "
+            f"{what_of(c)}s that is chance, or they are of another kind than the test {what_of(c)}s."
+        )
+    elif before.mean - target.mean < max(SOMETHING, 2 * (target.sd or 0)):
         text.append(
             f"So there was hardly anything to forget: the original already treats these {what_of(c)}s almost like "
             f"{what_of(c)}s it never saw, and small gaps say little about a method."
