@@ -94,6 +94,11 @@ def test_a_file_of_names_names_exactly_those(tmp_path: Path) -> None:
     assert forgotten(asked(tmp_path, f"pet{b}.png", f"pet{a}.png"), image_set(names=True)) == [b, a]
 
 
+def test_names_may_be_as_find_prints_them(tmp_path: Path) -> None:
+    a = SPLIT.retain[0]
+    assert forgotten(asked(tmp_path, f"./pet{a}.png"), image_set(names=True)) == [a]
+
+
 def test_names_and_indices_may_be_mixed(tmp_path: Path) -> None:
     a, b = SPLIT.retain[:2]
     assert forgotten(asked(tmp_path, f"pet{b}.png", a), image_set(names=True)) == [b, a]

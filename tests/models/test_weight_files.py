@@ -31,6 +31,11 @@ def test_a_malicious_pickle_is_refused_and_does_not_run(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_checkpoint_may_be_called_pth_tar(tmp_path):
+    torch.save({"state_dict": {"weight": torch.ones(2)}}, tmp_path / "moco.pth.tar")
+    assert weight_files.read_weights(tmp_path / "moco.pth.tar")["weight"].tolist() == [1, 1]
+
+
 def test_a_few_bytes_that_claim_gigabytes_are_refused(tmp_path):
     torch.save({"weight": torch.zeros(1).expand(10**9)}, tmp_path / "bomb.pt")
     with pytest.raises(UserError, match=r"bomb\.pt asks for far more memory"):
