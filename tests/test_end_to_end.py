@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from muc import compare as comparing
 from muc import config, opening, runs
 from muc.__main__ import main
 from muc.config import Request
 from muc.errors import UserError
 from muc.evaluation import records as evaluating
-from muc.evaluation.gaps import gaps
+from muc.evaluation.gaps import gaps, gaps_to_held_out
 from muc.evaluation.white_box import evaluate
 from muc.methods import METHODS, GradientAscent, usual_methods
 from muc.methods.recipes import default_method, search_ranges
@@ -471,6 +472,22 @@ def test_an_evaluation_without_retrain_keeps_the_gaps_that_are_known(small: RunF
     (_, judged) = evaluating.evaluate_runs([served], exact, CPU)
     (again,) = evaluating.evaluate_runs([served], None, CPU)
     assert (again["gaps"], again["against"]) == (judged["gaps"], str(exact))
+
+
+def test_a_comparison_without_retrain_is_not_by_gaps_that_are_known(small: RunFolder, tmp_path: Path) -> None:
+    original, _ = made(small, tmp_path)
+    ask, out = config.Request(forget_fraction=0.2), tmp_path / "compared"
+    with_retrain = comparing.compare(original, ask, out, ["retrain", "finetune"], runtime=CPU)
+    assert with_retrain.retrained
+    alone = comparing.compare(original, ask, out, ["finetune"], runtime=CPU)
+    assert not alone.retrained
+    assert [record["gaps"] for record in alone.records] == [None, None]
+    metrics = {record["method"]: record["metrics"] for record in alone.records}
+    assert alone.ranking[0]["AG"] == gaps_to_held_out(metrics["finetune"], metrics["pretrain"])["AG"]
+    kept = out / "finetune" / "evaluation.json"
+    assert json.loads(kept.read_text())["gaps"] is not None
+    kept.write_text('{"format_version": 1}')  # damaged: judged again
+    assert comparing.compare(original, ask, out, ["finetune"], runtime=CPU).ranking == alone.ranking
 
 
 def test_a_run_that_was_moved_without_its_original_says_so(

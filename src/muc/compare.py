@@ -91,6 +91,8 @@ def compare(
         else:
             candidates.append(served[0] if len(served) == 1 else pick(served, against, original, runtime))
     records = evaluate_runs([original, *candidates], against, runtime, keep=True)
+    if against is None:  # not by gaps that a run has kept to a Retrain which others were not measured against
+        records = [{**record, "gaps": None, "against": None} for record in records]
     first, *rest = records[1:] if against else records
     comparison = Comparison(records, rank(first, rest), gaps_of(first, first)["AG"], against is not None)
     write_json(out / COMPARISON, comparison.to_json())

@@ -115,7 +115,8 @@ def kept_record(run: RunFolder, served: RunFolder) -> dict[str, Any] | None:
     path = served.path / ORIGINAL_RECORD if is_original(run, served) else run.path / RECORD
     record = read_object(path) if path.exists() else {}
     same = (run.result()["model_sha256"], request_digest(served.split()))
-    complete = all(record["metrics"].get(name) is not None for name in compared(record["metrics"])) if record else False
+    metrics = record.get("metrics") or {}
+    complete = all(metrics.get(name) is not None for name in compared(metrics))
     return record if complete and identity(record) == same else None
 
 
