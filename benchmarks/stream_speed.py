@@ -6,8 +6,8 @@ bounds a training.
 Makes its own pictures in a temporary folder: smooth noise, which as JPEG has about the bytes of a photograph. Each rate
 is of whole batches in random order: `decode` by all threads; `feed`, the same through what a training reads from, with
 nobody training; `DataLoader`, the plain one, with a worker a core; `train`. On a GPU folders train the paper's MoCo
-(ResNet-18), and shards its CLIP (open_clip's RN50, without which shards are left out); on CPU both train a small network,
-which says little.
+(ResNet-18), and shards its CLIP (open_clip's RN50; left out without it); on CPU both train a small network, which says
+little.
 """
 
 import io
