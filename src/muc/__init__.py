@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Retrain,
     )
     from muc.models import CLIP, ByteTransformer, ContrastiveModel, MoCo, SimCLR, TextTower
+    from muc.models.inputs import expecting
     from muc.run_folder import RunFolder
 
 _HOMES = {
@@ -37,6 +38,7 @@ _HOMES = {
     "muc.errors": ("UserError",),
     "muc.evaluation.gaps": ("gaps",),
     "muc.models": ("CLIP", "ByteTransformer", "ContrastiveModel", "MoCo", "SimCLR", "TextTower"),
+    "muc.models.inputs": ("expecting",),
     "muc.run_folder": ("RunFolder",),
     "muc.methods": (
         "METHODS",
@@ -78,6 +80,7 @@ __all__ = [
     "Views",
     "embedder",
     "evaluate",
+    "expecting",
     "from_dataset",
     "from_pairs",
     "gaps",

@@ -12,6 +12,7 @@ from muc.errors import UserError, check_name
 ALGORITHMS = ("simclr", "moco", "clip")
 ARCHITECTURES = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "convnet", "mlp")
 OPEN_CLIP = "open_clip/"  # how the architecture begins whose two towers are open_clip's
+TIMM = "timm/"  # how the architecture begins whose backbone is timm's
 DATASETS = ("glyphs", "glyph-pairs", "digits", "cifar10", "cifar100", "svhn")
 EMBEDDED_SETS = ("glyphs", "glyph-pairs", "digits")
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -84,8 +85,9 @@ class Model:
 
     algorithm: Literal["simclr", "moco", "clip"] = "simclr"
     architecture: str = "resnet18"
-    """resnet18, resnet34, resnet50, resnet101, resnet152 (3x3 stem for small images), convnet or mlp; for clip also
-    open_clip/NAME, both towers of an open_clip model (not pretrained, unless imported)."""
+    """resnet18, resnet34, resnet50, resnet101, resnet152 (3x3 stem for small images), convnet, mlp, or timm/NAME, any
+    of timm's (timm/resnet50: ImageNet's, timm/vit_small_patch16_224, …); for clip also open_clip/NAME, both towers of
+    an open_clip model. None is pretrained, unless imported."""
     temperature: float = 0.5
     """CLIP: where it begins; it is learnt."""
     projection_dim: int = 128
@@ -102,15 +104,20 @@ class Model:
     text_layers: int = 2
     text_context: int = 72
     """CLIP: how many bytes of a caption the built-in text tower reads."""
+    mean: tuple[float, ...] | None = None
+    """What the backbone's images are normalised by, after scaling to [0, 1]; None: ImageNet's, of gray images 0.5."""
+    std: tuple[float, ...] | None = None
+    head: tuple[str, ...] | None = None
+    """SimCLR, MoCo: the layers of an imported model's projection head; None: the paper's."""
     towers: dict[str, Any] | None = None
     """CLIP: sizes and normalisation of an imported model's towers, as in open_clip_config.json; None: those by which
     open_clip knows the architecture's name."""
 
     def __post_init__(self) -> None:
         check_name("algorithm", self.algorithm, ALGORITHMS)
-        if not self.architecture.startswith(OPEN_CLIP):
+        if not self.architecture.startswith((OPEN_CLIP, TIMM)):
             check_name("architecture", self.architecture, ARCHITECTURES)
-        elif self.algorithm != "clip":
+        elif self.architecture.startswith(OPEN_CLIP) and self.algorithm != "clip":
             raise UserError(
                 f"architecture '{self.architecture}' is an image and a text tower, for --algorithm clip; "
                 f"give {self.algorithm} one of {', '.join(ARCHITECTURES)}"
@@ -125,6 +132,18 @@ class Model:
             raise UserError(f"text-width is {self.text_width}; give a multiple of 4, the number of attention heads")
         in_range("text-layers", self.text_layers, 1, 1000)
         in_range("text-context", self.text_context, 1, 100_000)
+        self._check_normalisation()
+
+    def _check_normalisation(self) -> None:
+        if self.mean is None and self.std is None:
+            return
+        if self.architecture.startswith(OPEN_CLIP):
+            raise UserError(f"{self.architecture} brings its own normalisation; leave --mean and --std out")
+        for name, given in (("mean", self.mean), ("std", self.std)):
+            if given is None or len(given) not in (1, 3) or not all(-1000 < value < 1000 for value in given):
+                raise UserError(f"{name} is {given}; give --mean and --std, 3 numbers each (of gray images 1)")
+        if len(self.mean or ()) != len(self.std or ()) or not min(self.std or ()) > 0:
+            raise UserError(f"std is {self.std} beside mean {self.mean}; give as many numbers, each above 0")
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,13 @@ def synchronise(model: nn.Module) -> None:
     if world() == 1:
         return
     for module in model.modules():
-        if isinstance(module, _BatchNorm) and type(module).__module__.startswith("torch."):
+        if not isinstance(module, _BatchNorm):
+            continue
+        home = type(module).__module__
+        if home.startswith("torch."):
             setattr(module, "forward", partial(norm_of_all, module))  # noqa: B010
+        elif not home.startswith("muc."):  # it would see its own process's rows alone, and nobody would notice
+            raise UserError(f"{home}.{type(module).__name__} cannot work over several processes; train with one")
 
 
 def norm_of_all(module: Any, x: Tensor) -> Tensor:

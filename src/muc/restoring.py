@@ -25,6 +25,10 @@ def _restore(hint: Any, value: Any, where: str, field: str, defaults: bool) -> A
         return None if value is None else _restore(inner[0], value, where, field, defaults)
     if origin is Literal:
         return value if value in inner else _refuse(value, f"one of {', '.join(map(str, inner))}", where, field)
+    if origin is tuple:  # JSON has lists
+        if not isinstance(value, list):
+            _refuse(value, "a list", where, field)
+        return tuple(_restore(inner[0], item, where, f"{field}[{i}]", defaults) for i, item in enumerate(value))
     if origin is list:
         if not isinstance(value, list):
             _refuse(value, "a list", where, field)

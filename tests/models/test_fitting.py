@@ -78,8 +78,11 @@ def test_another_architecture_is_recognised(make, architecture, said):
 
 
 def test_imagenet_stem_and_other_channels_are_explained():
-    with pytest.raises(UserError, match=r"conv1.weight' is \(64, 3, 7, 7\), not \(64, 3, 3, 3\); its 7x7 first"):
+    with pytest.raises(UserError, match=r"conv1.weight' is \(64, 3, 7, 7\), not .*a timm/resnet18; give"):
         find_backbone(shapes(resnet18().state_dict()), "resnet18", 3, 32, HERE)
+    other = {**shapes(resnet18().state_dict()), "layer4.9.weight": torch.Size([1])}
+    with pytest.raises(UserError, match=r"its 7x7 first convolution is ImageNet's; give --architecture timm/NAME"):
+        find_backbone(other, "resnet18", 3, 32, HERE)
     with pytest.raises(UserError, match="it is a resnet18 for images of 3 channels, and the data has 1"):
         find_backbone(shapes(cifar_resnet(channels=3).state_dict()), "resnet18", 1, 8, HERE)
     with pytest.raises(UserError, match=r"holds no resnet18.*give the weights of one of"):

@@ -35,15 +35,17 @@ def import_(argv: Sequence[str]) -> None:
     # It was trained on all of them, unless one says otherwise: none may pass for images that it never saw.
     default = replace(default, data=replace(default.data, validation_fraction=0.0))
     flags = parse(Import, argv, "import", about, example, default)
+    from muc.models.exporting import description_of
     from muc.models.importing import import_run
 
     out = flags.out or Path("runs") / flags.file.resolve().stem
     run, summary = import_run(flags.file, flags.settings(), out, flags.runtime, flags.force)
     print(summary.describe())
     if flags.model.algorithm != "clip":
+        takes = description_of(run)["input"]
         say(
-            "note: images reach it scaled to [0, 1] and normalised by ImageNet's mean and deviation (grey ones to "
-            "[-1, 1]); an encoder that was trained with others has to undo that in its first layer"
+            f"note: images reach it scaled to [0, 1], then normalised by mean {numbers(takes['mean'])} and deviation "
+            f"{numbers(takes['std'])}; if it was trained with others, import it again with --mean and --std"
         )
     say(f"done: {run}")
 
@@ -64,7 +66,7 @@ class Export:
 def export(argv: Sequence[str]) -> None:
     about = "Hand the encoder back as a file."
     flags = parse(Export, argv, "export", about, "muc export runs/moco-alignment_calibration --to onnx")
-    from muc.models.exporting import export_run, input_of
+    from muc.models.exporting import description_of, export_run
     from muc.run_folder import RunFolder
 
     suffix = ".onnx" if flags.to == "onnx" else ".safetensors"
@@ -73,16 +75,21 @@ def export(argv: Sequence[str]) -> None:
     if {out.suffix, suffix} == {".onnx", ".safetensors"}:
         raise UserError(f"--out {out} is named as another kind of file than --to {flags.to} writes; call it …{suffix}")
     print(export_run(RunFolder(flags.run), flags.to, out, flags.force))
-    takes = input_of(RunFolder(flags.run))
+    found = description_of(RunFolder(flags.run))
+    takes = found["input"]
     say(
-        f"it takes images of {takes['channels']} channels, scaled to [0, 1], then normalised by mean {takes['mean']} "
-        f"and deviation {takes['std']}"
+        f"it takes images of {takes['channels']} channels, scaled to [0, 1], then normalised by mean "
+        f"{numbers(takes['mean'])} and deviation {numbers(takes['std'])}"
     )
     if flags.to == "torchvision":
-        say(
-            "for torchvision's ResNet with conv1 = Conv2d(channels, 64, 3, padding=1, bias=False), maxpool and fc = "
-            "Identity()"
-        )
+        stem = "conv1 = Conv2d(channels, 64, 3, padding=1, bias=False), maxpool = Identity() and "
+        of_imagenet = found["architecture"].startswith(config.TIMM)
+        say(f"for torchvision's ResNet with {'' if of_imagenet else stem}fc = Identity()")
+
+
+def numbers(values: Sequence[float]) -> str:
+    """As --mean and --std take them."""
+    return " ".join(map(str, values))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ Run = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
 Runs = Annotated[Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN", help_behavior_hint="(at least one)")]
 RequestFlags = OmitArgPrefixes[config.Request]
 RuntimeFlags = OmitArgPrefixes[config.Runtime]
+NORMALISATION = tyro.conf.arg(metavar="FLOAT …", help_behavior_hint="(default: ImageNet's; of gray images 0.5)")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,12 @@ class ModelFlags(config.Model):
 
     stem_relu: Annotated[bool, tyro.conf.arg(help_behavior_hint="(default: there is one)")] = config.Model.stem_relu
     """No ReLU after the first convolution (ResNets), as in the paper's released code."""
-    towers: tyro.conf.Suppress[dict[str, Any] | None] = None  # comes with an imported model, not from a person
+    mean: Annotated[tuple[float, ...] | None, NORMALISATION] = None
+    """What images are normalised by after scaling to [0, 1], a number a channel; of open_clip's it is known."""
+    std: Annotated[tuple[float, ...] | None, NORMALISATION] = None
+    """Likewise, the deviation."""
+    head: tyro.conf.Suppress[tuple[str, ...] | None] = None  # these come with an imported model, not from a person
+    towers: tyro.conf.Suppress[dict[str, Any] | None] = None
 
 
 @dataclass(frozen=True)

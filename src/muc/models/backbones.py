@@ -1,7 +1,8 @@
-"""Backbones: ResNets with a stem for small images, and two small networks for CPU."""
+"""Backbones: ResNets with a stem for small images, two small networks for CPU, and timm's."""
 
 from torch import nn
 
+from muc.config import TIMM
 from muc.models.resnet import ResNet
 
 
@@ -13,6 +14,10 @@ def build_backbone(
         return mlp(channels * image_size**2), 256
     if architecture == "convnet":
         return convnet(channels), 256
+    if architecture.startswith(TIMM):
+        from muc.models.timm_backbones import timm_backbone
+
+        return timm_backbone(architecture, channels, image_size, norm_groups)
     network = ResNet(architecture, channels, norm_groups, stem_relu)
     return network, network.feature_dim
 

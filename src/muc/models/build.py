@@ -1,9 +1,12 @@
 """From settings to a model."""
 
 from muc.config import OPEN_CLIP, Model
+from muc.errors import UserError
 from muc.models.backbones import build_backbone
 from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
+from muc.models.heads import build_head, width_of
+from muc.models.inputs import expecting
 from muc.models.moco import MoCo
 from muc.models.simclr import SimCLR
 from muc.models.text import ByteTransformer
@@ -18,8 +21,23 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
         return CLIP(image, width, text, projection_dim=None, temperature=settings.temperature)
     groups = settings.norm_groups if settings.algorithm == "moco" else 1
     backbone, feature_dim = build_backbone(settings.architecture, channels, image_size, groups, settings.stem_relu)
+    if settings.mean is not None and settings.std is not None:
+        if len(settings.mean) != channels:
+            raise UserError(
+                f"mean is {settings.mean} and the images have {channels} channels; give --mean and --std {channels} "
+                "numbers each"
+            )
+        backbone = expecting(backbone, settings.mean, settings.std)
+    projector = None if settings.head is None else build_head(settings.head, feature_dim)
+    projection_dim = settings.projection_dim if settings.head is None else width_of(settings.head)
     if settings.algorithm == "simclr":
-        return SimCLR(backbone, feature_dim, projection_dim=settings.projection_dim, temperature=settings.temperature)
+        return SimCLR(
+            backbone,
+            feature_dim,
+            projection_dim=projection_dim,
+            temperature=settings.temperature,
+            projector=projector,
+        )
     if settings.algorithm == "clip":
         return CLIP(
             backbone,
@@ -31,9 +49,10 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
     return MoCo(
         backbone,
         feature_dim,
-        projection_dim=settings.projection_dim,
+        projection_dim=projection_dim,
         temperature=settings.temperature,
         queue_size=settings.queue_size,
         key_momentum=settings.key_momentum,
         norm_groups=settings.norm_groups,
+        projector=projector,
     )

@@ -16,7 +16,8 @@ from muc.models.backbones import build_backbone
 from muc.models.clip_naming import ClipNaming
 from muc.models.naming import Naming
 from muc.models.open_clip_towers import normalisation, open_clip_towers
-from muc.opening import parent_of, pretraining_of
+from muc.models.resnet import DEPTHS
+from muc.opening import inventory_of, parent_of, pretraining_of
 from muc.run_folder import RunFolder
 
 RESNET_PATCH = 32  # by how much open_clip's ResNets shrink an image before they attend to its parts
@@ -55,9 +56,10 @@ def write_safetensors(run: RunFolder, settings: config.Model, backbone: dict[str
 
 
 def write_torchvision(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor], out: Path) -> None:
-    """Keys for torchvision's ResNet of that name, once its conv1 is a 3x3 convolution of stride 1 and padding 1 and its
-    maxpool an nn.Identity: load_state_dict(..., strict=False) then misses the classifier `fc` alone."""
-    if not settings.architecture.startswith("resnet"):
+    """Keys for torchvision's ResNet of that name, once (but for timm's, which are ImageNet's) its conv1 is a 3x3
+    convolution of stride 1 and padding 1 and its maxpool an nn.Identity: load_state_dict(..., strict=False) then misses
+    the classifier `fc` alone."""
+    if settings.architecture.removeprefix(config.TIMM) not in DEPTHS:
         raise UserError(f"torchvision has no {settings.architecture}; export {run} to safetensors or onnx instead")
     storage.save_tensors(out, backbone, describe(run, settings, backbone))
 
@@ -66,7 +68,7 @@ def write_onnx(run: RunFolder, settings: config.Model, backbone: dict[str, Tenso
     """Input 'images' (batch, channels, height, width), normalised; output 'features' (batch, d)."""
     if absent := [name for name in ("onnx", "onnxscript") if find_spec(name) is None]:
         raise missing("exporting to onnx", *absent)
-    channels, size = input_shape(settings.architecture, backbone)
+    channels, size = input_shape(run, settings.architecture, backbone)
     network = rebuild(settings, channels, size or 32, backbone)
     axes: dict[int, Any] = {0: torch.export.Dim("batch")}
     if size is None:
@@ -103,10 +105,14 @@ def rebuild(settings: config.Model, channels: int, size: int, backbone: dict[str
 FORMATS = {"safetensors": write_safetensors, "onnx": write_onnx, "torchvision": write_torchvision}
 
 
-def input_shape(architecture: str, backbone: dict[str, Tensor]) -> tuple[int, int | None]:
-    """(channels, image size) from the weights; convolutional networks take images of any size."""
+def input_shape(run: RunFolder, architecture: str, backbone: dict[str, Tensor]) -> tuple[int, int | None]:
+    """(channels, image size), from the weights where they tell; convolutional networks take images of any size."""
     if architecture.startswith(config.OPEN_CLIP):
         return 3, tower_size(backbone)
+    if architecture.startswith(config.TIMM):  # whose networks may be made for one size
+        kept = inventory_of(run)
+        assert kept is not None, "runs without an inventory are older than timm's architectures"
+        return kept.channels, kept.image_size
     inputs = backbone[{"mlp": "1.weight", "convnet": "0.weight"}.get(architecture, "conv1.weight")].shape[1]
     if architecture != "mlp":
         return inputs, None
@@ -123,20 +129,24 @@ def tower_size(backbone: dict[str, Tensor]) -> int | None:
     return patch * isqrt(len(places) - 1)
 
 
-def input_of(run: RunFolder) -> dict[str, Any]:
-    """How images have to come to a run's encoder."""
+def description_of(run: RunFolder) -> dict[str, Any]:
+    """What a run's encoder is, and how images have to come to it."""
     settings = pretraining_of(run).model
     tensors = {k.removeprefix("backbone."): v for k, v in run.load_model().items() if k.startswith("backbone.")}
-    return describe(run, settings, tensors)["input"]
+    return describe(run, settings, tensors)
 
 
 def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]) -> dict[str, Any]:
     """What a file must say to be used without the run it came from."""
     values = run.config()
-    channels, _ = input_shape(settings.architecture, backbone)
-    mean, std = (config.IMAGENET_MEAN, config.IMAGENET_STD) if channels == 3 else (config.GRAY_MEAN, config.GRAY_STD)
+    channels, _ = input_shape(run, settings.architecture, backbone)
     if settings.architecture.startswith(config.OPEN_CLIP):
         mean, std = normalisation(settings)
+    elif settings.mean is not None and settings.std is not None:
+        mean, std = settings.mean, settings.std
+    else:
+        gray = channels == 1
+        mean, std = (config.GRAY_MEAN, config.GRAY_STD) if gray else (config.IMAGENET_MEAN, config.IMAGENET_STD)
     return {
         "architecture": settings.architecture,
         "algorithm": settings.algorithm,

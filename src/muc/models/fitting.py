@@ -4,24 +4,25 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from muc.config import ARCHITECTURES
+from muc.config import ARCHITECTURES, TIMM
 from muc.errors import UserError
 from muc.models.backbones import build_backbone
+from muc.models.heads import Shapes, read_head
 from muc.models.naming import STYLES, Naming, Style, is_statistic
-
-Shapes = dict[str, torch.Size]
-
 
 # A second encoder that only follows the first: MoCo's keys, BYOL's target, an average, a teacher.
 MOMENTUM = re.compile(r"momentum|_k\.|(^|[._])(key|ema|target|teacher)[._]")
 HEAD = re.compile(
     r"(^|\.)(key_|online_|target_)?(projection_head|projector|head)(_momentum|_ema)?\.(layers\.)?$|encoder_[qk]\.fc\.$"
 )
+# Names that a classifier has, too, which is a single layer.
+DEEP_HEAD = re.compile(r"(^|\.)(contrastive_head|head|fc)(_momentum|_ema)?\.(layers\.)?$")
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,24 @@ def backbone_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
 
 def head_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
     """The projection heads of a file that have exactly the wanted tensors; those that only follow come last."""
-    prefixes = [prefix for prefix in _prefixes(found, wanted, Style()) if HEAD.search(prefix)]
+    deep = sum(len(shape) == 2 for shape in wanted.values()) > 1
+    named = re.compile(f"{HEAD.pattern}|{DEEP_HEAD.pattern}") if deep else HEAD
+    prefixes = [prefix for prefix in _prefixes(found, wanted, Style()) if named.search(prefix)]
     fits = [_fit(found, wanted, prefix, "torchvision") for prefix in prefixes]
     whole = [f for f in fits if f.complete and len(f.matched) == sum(k.startswith(f.naming.prefix) for k in found)]
     return sorted(whole, key=lambda fit: fit.momentum)
+
+
+def find_head(found: Shapes, feature_dim: int) -> tuple[str, ...] | None:
+    """The layers of the file's projection head, if it has one that can be read."""
+    prefixes = sorted({re.sub(r"(\d+\.)?\w+$", "", key) for key in found}, key=lambda p: bool(MOMENTUM.search(p)))
+    for prefix in prefixes:
+        if not (layers := read_head(found, prefix, feature_dim)):
+            continue
+        may_classify = DEEP_HEAD.search(prefix) and not prefix.endswith(("encoder_q.fc.", "encoder_k.fc."))
+        if (len(layers) > 1) if may_classify else HEAD.search(prefix):
+            return layers
+    return None
 
 
 def _prefixes(found: Iterable[str], wanted: Shapes, style: Style) -> list[str]:
@@ -146,7 +161,7 @@ def _differences(fit: Fit, found: Shapes, wanted: Shapes) -> str:
 def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> str:
     """The fix, where one is clear."""
     for count in (channels, 4 - channels):  # images are gray (1) or coloured (3)
-        for architecture in ARCHITECTURES:
+        for architecture in (*ARCHITECTURES, *imagenet_resnets()):
             tried = backbone_fits(found, backbone_shapes(architecture, count, image_size))
             if tried and tried[0].complete:
                 other = "" if count == channels else f" for images of {count} channels, and the data has {channels}"
@@ -154,7 +169,11 @@ def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> s
     stem = fits[0].unequal.get("conv1.weight") if fits else None
     if stem and found[stem][-1] == 7:
         return (
-            "its 7x7 first convolution is ImageNet's, and muc's ResNets begin with a 3x3 one; train it with that, "
-            "or wrap it in Python, where any network is taken: muc.SimCLR(encoder, feature_dim)"
+            "its 7x7 first convolution is ImageNet's; give --architecture timm/NAME (timm/resnet50, …), or wrap it in "
+            "Python, where any network is taken: muc.SimCLR(encoder, feature_dim)"
         )
-    return f"give the weights of one of {', '.join(ARCHITECTURES)}"
+    return f"give the weights of one of {', '.join(ARCHITECTURES)}, or timm/NAME"
+
+
+def imagenet_resnets() -> list[str]:
+    return [TIMM + name for name in ARCHITECTURES if name.startswith("resnet")] if find_spec("timm") else []

@@ -15,7 +15,7 @@ from muc.data.sources import whole_path
 from muc.errors import UserError
 from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
-from muc.models.fitting import Fit, backbone_fits, check_values, find_backbone, head_fits, shapes
+from muc.models.fitting import Fit, backbone_fits, check_values, find_backbone, find_head, head_fits, shapes
 from muc.models.importing_clip import fill_clip, locate
 from muc.models.moco import MoCo
 from muc.models.weight_files import read_weights
@@ -94,7 +94,15 @@ def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, image
     if fit.naming.style == "lightly children":
         settings = replace(settings, model=replace(settings.model, stem_relu=False))
     model = fresh_model(settings, images, settings.seed)
-    return settings, model, fill(model, tensors, fit, file), asdict(fit.naming)
+    if not head_fits(shapes(tensors), projector := shapes(model.get_submodule("projector").state_dict())):
+        width = next(shape[1] for shape in projector.values() if len(shape) == 2)
+        if layers := find_head(shapes(tensors), width):
+            settings = replace(settings, model=replace(settings.model, head=layers))
+            model = fresh_model(settings, images, settings.seed)
+    summary = fill(model, tensors, fit, file)
+    if settings.model.head is not None:
+        summary = replace(summary, notes=(*summary.notes, f"projection head: {', '.join(settings.model.head)}"))
+    return settings, model, summary, asdict(fit.naming)
 
 
 def take_clip(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:

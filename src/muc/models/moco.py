@@ -13,7 +13,8 @@ from muc.processes import spread
 
 
 class MoCo(ContrastiveModel):
-    """`backbone` is any module from images to (n, feature_dim) features; its weights are the query encoder's."""
+    """`backbone` is any module from images to (n, feature_dim) features, `projector` any from those to projections;
+    their weights are the query encoder's."""
 
     views_trained, views_embedded = 1, 1
 
@@ -31,13 +32,14 @@ class MoCo(ContrastiveModel):
         queue_size: int = 4096,
         key_momentum: float = 0.99,
         norm_groups: int = 1,
+        projector: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.temperature = temperature
         self.key_momentum = key_momentum
         self.norm_groups = norm_groups
-        self.projector = nn.Linear(feature_dim, projection_dim)
+        self.projector = projector or nn.Linear(feature_dim, projection_dim)
         self.key_backbone = deepcopy(backbone).requires_grad_(False)
         self.key_projector = deepcopy(self.projector).requires_grad_(False)
         # Random directions, as in the original, until real keys have filled the queue.

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from muc.config import IMAGENET_MEAN, IMAGENET_STD, OPEN_CLIP, Model
+from muc.config import OPEN_CLIP, Model
 from muc.errors import UserError, check_name, missing
+from muc.models.inputs import expecting
 from muc.models.text import TextTower
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -20,14 +20,10 @@ class OpenClipImages(nn.Module):
     def __init__(self, tower: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
         self.tower, self.mean, self.std = tower, tuple(mean), tuple(std)
-        ours, theirs = ((torch.tensor(m), torch.tensor(s)) for m, s in ((IMAGENET_MEAN, IMAGENET_STD), (mean, std)))
-        # Images come normalised as for all encoders; this is one scale and one shift away from what the tower expects.
-        self.register_buffer("scale", (ours[1] / theirs[1])[:, None, None], persistent=False)
-        self.register_buffer("shift", ((ours[0] - theirs[0]) / theirs[1])[:, None, None], persistent=False)
+        expecting(self, mean, std)
 
     def forward(self, images: Tensor) -> Tensor:
-        scale, shift = (self.get_buffer(name).to(images.dtype) for name in ("scale", "shift"))
-        return self.tower(images * scale + shift)
+        return self.tower(images)
 
 
 class OpenClipText(TextTower):

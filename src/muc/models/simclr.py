@@ -10,7 +10,7 @@ from muc.processes import spread
 
 
 class SimCLR(ContrastiveModel):
-    """`backbone` is any module from images to (n, feature_dim) features."""
+    """`backbone` is any module from images to (n, feature_dim) features, `projector` any from those to projections."""
 
     def __init__(
         self,
@@ -20,12 +20,13 @@ class SimCLR(ContrastiveModel):
         hidden_dim: int | None = None,
         projection_dim: int = 128,
         temperature: float = 0.5,
+        projector: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.temperature = temperature
         hidden_dim = hidden_dim or feature_dim
-        self.projector = nn.Sequential(
+        self.projector = projector or nn.Sequential(
             nn.Linear(feature_dim, hidden_dim, bias=False),
             nn.BatchNorm1d(hidden_dim),
             nn.ReLU(inplace=True),

@@ -1,0 +1,110 @@
+"""Projection heads come in whole, or not at all."""
+
+import pytest
+import torch
+from foreign_encoders import digits, equal, save, settings_for
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from muc import config, opening, runs
+from muc.data import load_images
+from muc.errors import UserError
+from muc.methods import FineTune
+from muc.models.backbones import build_backbone
+from muc.models.exporting import export_run
+from muc.models.fitting import find_head, shapes
+from muc.models.heads import build_head, read_head, width_of
+from muc.models.importing import import_run
+
+RUNTIME = config.Runtime(threads=1)
+
+blocks = st.tuples(
+    st.integers(1, 9), st.sampled_from(["", " bias"]), st.sampled_from([(), ("norm",), ("norm plain",)]), st.booleans()
+)
+
+
+def layers_of(stack: list) -> tuple[str, ...]:
+    layers = [[f"linear {width}{bias}", *norm, *(["relu"] if relu else [])] for width, bias, norm, relu in stack]
+    flat = tuple(layer for block in layers for layer in block)
+    return flat[:-1] if flat[-1] == "relu" else flat  # behind the last tensors nothing can be seen
+
+
+@given(st.lists(blocks, min_size=1, max_size=4), st.integers(1, 9))
+def test_what_is_built_is_read_again(stack, width):
+    layers = layers_of(stack)
+    head = build_head(layers, width)
+    assert read_head(shapes({f"a.{k}": v for k, v in head.state_dict().items()}), "a.", width) == layers
+    assert head.eval()(torch.zeros(2, width)).shape == (2, width_of(layers))
+
+
+def moco_v2_head() -> nn.Module:
+    return nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 128))
+
+
+def byol_head() -> nn.Module:
+    return nn.Sequential(nn.Linear(256, 40, bias=False), nn.BatchNorm1d(40), nn.ReLU(), nn.Linear(40, 16, bias=False))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "prefix", "head_prefix", "make"),
+    [
+        ("moco", "module.encoder_q.", "module.encoder_q.fc.", moco_v2_head),
+        ("simclr", "backbone.", "backbone.fc.", moco_v2_head),
+        ("simclr", "online_encoder.net.", "online_encoder.projector.", byol_head),
+        ("simclr", "backbone.", "contrastive_head.", moco_v2_head),
+    ],
+)
+def test_heads_of_other_forms_come_with_their_encoder(tmp_path, algorithm, prefix, head_prefix, make):
+    network, head = build_backbone("mlp", 1, 8)[0].eval(), make().eval()
+    state = {prefix + k: v for k, v in network.state_dict().items()}
+    state |= {head_prefix + k: v for k, v in head.state_dict().items()}
+    save_file(state, tmp_path / "in.safetensors")
+    run, summary = import_run(tmp_path / "in.safetensors", settings_for("mlp", algorithm), tmp_path / "run", RUNTIME)
+    assert "projection head (freshly initialised)" not in summary.fresh
+    assert (summary.matched, summary.ignored) == (len(state), ())
+    assert "note: projection head: linear" in summary.describe()
+    model = opening.open_model(run, load_images(config.Data(name="digits")))
+    assert torch.allclose(model.projected(digits()), head(network(digits())), atol=1e-6)
+    if algorithm == "moco":
+        assert equal(model.get_submodule("key_projector").state_dict(), head.state_dict())
+    child = runs.unlearn_run(run, FineTune(epochs=1), config.Request(forget_fraction=0.1), tmp_path / "child", RUNTIME)
+    assert opening.pretraining_of(child).model.head == opening.pretraining_of(run).model.head != None  # noqa: E711
+    opening.open_model(child, load_images(config.Data(name="digits")))
+    back = load_file(export_run(child, "safetensors", tmp_path / "out.safetensors"))
+    assert back.keys() == {key for key in state if key.startswith(prefix) and not key.startswith(head_prefix)}
+
+
+def test_a_classifier_is_no_projection_head(tmp_path):
+    network = build_backbone("mlp", 1, 8)[0]
+    state = {f"model.{k}": v for k, v in network.state_dict().items()}
+    for name in ("model.fc", "model.head", "head"):
+        found = shapes({**state, **{f"{name}.{k}": v for k, v in nn.Linear(256, 10).state_dict().items()}})
+        assert find_head(found, 256) is None
+    found = shapes({f"projector.{k}": v for k, v in nn.Linear(256, 10).state_dict().items()})
+    assert find_head(found, 256) == ("linear 10 bias",)
+    assert find_head(found, 128) is None  # of another encoder
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        nn.Sequential(nn.Linear(256, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 16)),
+        nn.Sequential(nn.Linear(256, 64), nn.ReLU(), nn.Dropout(), nn.Linear(64, 16)),
+        nn.Sequential(nn.BatchNorm1d(256), nn.Linear(256, 16)),
+        nn.Sequential(nn.Linear(256, 64), nn.Sequential(nn.Linear(64, 16))),
+        nn.Sequential(nn.ReLU(), nn.Linear(256, 16)),
+        nn.Sequential(nn.Linear(256, 16)),
+    ],
+)
+def test_what_cannot_be_read_is_left_alone_and_said(tmp_path, head):
+    file = save(tmp_path / "in.safetensors", nn.ModuleDict({"net": build_backbone("mlp", 1, 8)[0], "projector": head}))
+    _, summary = import_run(file, settings_for(), tmp_path / "run", RUNTIME)
+    assert summary.fresh == ("projection head (freshly initialised)",)
+    assert all(key.startswith("projector.") for key in summary.ignored)
+
+
+def test_an_unknown_layer_is_refused():
+    with pytest.raises(UserError, match="layer 'gelu' is unknown; expected 'linear WIDTH', 'norm' or 'relu'"):
+        build_head(("linear 3", "gelu"), 3)

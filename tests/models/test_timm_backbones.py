@@ -1,0 +1,123 @@
+"""timm's networks as backbones: built, trained, imported, exported."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from foreign_encoders import randomised, save
+from safetensors.torch import load_file
+from torch import nn
+from torchvision import models
+
+from muc import config, opening, runs
+from muc.data import load_images
+from muc.errors import UserError
+from muc.methods import AlignmentCalibration
+from muc.models.backbones import build_backbone
+from muc.models.exporting import description_of, export_run
+from muc.models.importing import import_run
+from muc.models.norm import BatchNorm
+from muc.recipes import recipe
+
+timm = pytest.importorskip("timm")
+RUNTIME = config.Runtime(threads=1)
+
+
+def settings_for(architecture: str, algorithm: str = "simclr", **model) -> config.Pretraining:
+    settings = recipe("glyphs", algorithm)  # 16 x 16, gray
+    model = {"architecture": architecture, "queue_size": 64, "norm_groups": 2, **model}
+    return replace(
+        settings,
+        data=replace(settings.data, train_limit=40, validation_fraction=0.0),
+        model=replace(settings.model, **model),
+        optimisation=replace(settings.optimisation, epochs=1, batch_size=20, learning_rate=0.01),
+    )
+
+
+def glyphs(n: int = 4) -> torch.Tensor:
+    images = load_images(settings_for("mlp").data).train[:n]
+    return torch.from_numpy(np.asarray(images)).float() / 127.5 - 1
+
+
+def test_imagenets_resnet_comes_in_and_goes_back(tmp_path):
+    network = randomised(models.resnet18(num_classes=10))
+    network.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    file = save(tmp_path / "in.safetensors", network, "model.")
+    settings = settings_for("timm/resnet18", "moco", mean=(0.3,), std=(0.4,))
+    run, summary = import_run(file, settings, tmp_path / "run", RUNTIME)
+    assert summary.ignored == ("model.fc.bias", "model.fc.weight")
+    network.fc = nn.Identity()
+    wanted = network(((glyphs() + 1) / 2 - 0.3) / 0.4)
+    ours = opening.open_model(run, load_images(settings.data)).features(glyphs())
+    assert torch.allclose(ours, wanted, atol=1e-4)
+    back = load_file(export_run(run, "torchvision", tmp_path / "out.safetensors"))
+    assert network.load_state_dict(back) == ([], [])
+    assert description_of(run)["input"]["mean"] == (0.3,)
+    with pytest.raises(UserError, match="it is a timm/resnet18; give that architecture"):
+        import_run(file, settings_for("timm/resnet34"), tmp_path / "other", RUNTIME)
+
+
+@pytest.mark.parametrize("architecture", ["timm/test_resnet", "timm/test_vit"])
+@pytest.mark.parametrize("algorithm", ["simclr", "moco"])
+def test_they_are_trained_and_unlearned_and_exported(tmp_path, architecture, algorithm):
+    run = runs.pretrain_run(settings_for(architecture, algorithm), tmp_path / "run", RUNTIME)
+    method = AlignmentCalibration(epochs=1, learning_rate=0.01)
+    child = runs.unlearn_run(run, method, config.Request(forget_fraction=0.2), tmp_path / "child", RUNTIME)
+    model = opening.open_model(child, load_images(settings_for("mlp").data))
+    before = opening.open_model(run, load_images(settings_for("mlp").data))
+    assert not torch.equal(model.features(glyphs()), before.features(glyphs()))
+    onnxruntime = pytest.importorskip("onnxruntime")
+    file = export_run(child, "onnx", tmp_path / "encoder.onnx")
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    for n in (1, 3):
+        theirs = session.run(["features"], {"images": glyphs(n).numpy()})[0]
+        assert np.abs(theirs - model.features(glyphs(n)).detach().numpy()).max() < 1e-4
+    with pytest.raises(UserError, match="torchvision has no timm/test"):
+        export_run(run, "torchvision", tmp_path / "x")
+
+
+def test_mocos_groups_are_normalised_one_by_one():
+    torch.manual_seed(0)
+    network = randomised(build_backbone("timm/test_resnet", 1, 16)[0])
+    grouped, _ = build_backbone("timm/test_resnet", 1, 16, norm_groups=2)
+    grouped.load_state_dict(network.state_dict())
+    assert not [m for m in grouped.modules() if type(m) is nn.BatchNorm2d]
+    plain = [m for m in network.modules() if type(m) is nn.BatchNorm2d]
+    split = [m for m in grouped.modules() if isinstance(m, BatchNorm)]
+    assert [(m.eps, m.momentum) for m in split] == [(m.eps, m.momentum) for m in plain]
+    images, network, grouped = torch.randn(8, 1, 16, 16).double(), network.double(), grouped.double()
+    wanted = torch.cat([network.train()(images[:4]), network.train()(images[4:])])
+    assert torch.allclose(grouped.train()(images), wanted, atol=1e-9)
+    assert not torch.allclose(network.train()(images), wanted, atol=1e-2)
+
+
+def test_norms_keep_the_values_they_are_built_with():
+    torch.manual_seed(0)
+    network, _ = build_backbone("timm/test_resnet", 1, 16)
+    torch.manual_seed(0)
+    grouped, _ = build_backbone("timm/test_resnet", 1, 16, norm_groups=4)
+    ours, theirs = grouped.state_dict(), network.state_dict()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[k], theirs[k]) for k in ours)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "said"),
+    [
+        ("timm/resnet19", "unknown timm model 'resnet19'; did you mean 'resnet18'"),
+        ("timm/test_vit", "cannot be built for images of 20 pixels .*give another --image-size or architecture"),
+        ("timm/inception_v4", "cannot be built for images of 20 pixels"),
+    ],
+)
+def test_what_cannot_be_built_is_one_sentence(architecture, said):
+    with pytest.raises(UserError, match=said) as error:
+        build_backbone(architecture, 3, 20)
+    assert "\n" not in str(error.value)
+
+
+def test_without_timm_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(UserError, match=r"architecture 'timm/resnet50' needs timm; .*\./muc setup"):
+        build_backbone("timm/resnet50", 3, 32)
