@@ -272,7 +272,7 @@ def test_a_device_that_is_not_there_is_never_replaced_in_silence(
         ([], "is empty"),
         ([0, 1_000_000], "names image 1000000, but digits has images 0 to"),
         (["cat.png"], "digits has no file names"),
-        ("validation", "was held out for validation, and 2 more like it; leave them out"),
+        ("validation", "names 3 images that were held out for validation and none that was trained on"),
         ("duplicate", "more than once"),
         ("all", "leaves 0 images to retain"),
     ],

@@ -134,18 +134,25 @@ def test_what_was_forgotten_is_erased_and_the_next_request_is_served_as_before(
     assert not (runs / "again").exists()
 
 
-@pytest.mark.parametrize("emptied", [True, False], ids=["emptied", "removed"])
-def test_a_class_can_be_erased_whole(emptied: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its test images stay, of a class that has no training images any more."""
+@pytest.mark.parametrize(("emptied", "held_out"), [(True, 0), (False, 0), (False, 0.2)])
+def test_a_class_can_be_erased_whole(
+    emptied: bool, held_out: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also those of its images that were held out for validation. Its test images stay, of a class that has no training
+    images any more."""
     data, runs = tmp_path / "mine", tmp_path / "runs"
     for i, picture in enumerate(pictures()):
         file = data / ("test" if i < 12 else "train") / f"class{i % 3}" / f"{i:02}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         picture.save(file)
-    flags = ["--data", data, *SMALL, "--validation-fraction", 0]
+    flags = ["--data", data, *SMALL, "--validation-fraction", held_out]
     assert say(capsys, "pretrain", *flags, "--out", runs / "first")[0] == 0
     calm = ["--method", "finetune", "--epochs", 1, "--threads", 1]
     assert say(capsys, "unlearn", runs / "first", *calm, "--forget-class", "class1", "--out", runs / "served")[0] == 0
+    of_class = sum(i % 3 == 1 for i in range(12, N))
+    request = RunFolder(runs / "served").config()["request"]
+    assert request["images"] + request["never_trained_on"] == of_class
+    assert bool(request["never_trained_on"]) == bool(held_out)
     second = ["unlearn", runs / "served", *calm, "--forget-fraction", 0.2, "--out"]
     assert say(capsys, *second, runs / "before")[0] == 0
     shutil.rmtree(data / "train" / "class1")

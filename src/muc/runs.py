@@ -98,7 +98,11 @@ def unlearn_run(
         "seed": settings.seed if seed is None else seed,
         "data_sha256": inherited["data_sha256"],
         "method": {"name": method_name(method), **asdict(method)},
-        "request": {**asdict(request), "images": len(split.unlearn)},
+        "request": {
+            **asdict(request),
+            "images": len(split.unlearn),
+            "never_trained_on": len(parent.split().validation) - len(split.validation),
+        },
         "parent": {"path": os.path.relpath(parent.path, out), "model_sha256": result["model_sha256"]},
         "ancestry": [*inherited["ancestry"], {**step, "model_sha256": result["model_sha256"]}],
     }

@@ -40,7 +40,7 @@ def forgotten(request: Request, images: ImageSet = IMAGES, split: Split = SPLIT)
     after = apply_request(split, request, images)
     assert np.array_equal(np.sort(after.train), np.sort(split.retain)), "trained on = retained + forgotten"
     assert not set(after.retain) & set(after.unlearn)
-    assert np.array_equal(after.validation, split.validation)
+    assert not set(after.validation) - set(split.validation)
     return after.unlearn.tolist()
 
 
@@ -125,6 +125,19 @@ def test_one_image_can_be_asked_for(tmp_path: Path) -> None:
 def test_a_class_by_name_or_number(name: str, label: int) -> None:
     rows = forgotten(Request(forget_class=name))
     assert sorted(rows) == sorted(i for i in SPLIT.retain if i % 4 == label)
+    left = apply_request(SPLIT, Request(forget_class=name), IMAGES).validation
+    assert left.tolist() == [i for i in SPLIT.validation if i % 4 != label]
+
+
+def test_what_was_held_out_is_not_forgotten_but_leaves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (a, b), (held, *others) = SPLIT.retain[:2], SPLIT.validation
+    tell_once.cache_clear()
+    served = apply_request(SPLIT, asked(tmp_path, a, held, b), IMAGES)
+    assert (served.unlearn.tolist(), served.validation.tolist()) == ([a, b], others)
+    assert held not in served.all
+    assert "1 image asked for was held out for validation and never trained on" in capsys.readouterr().err
+    with pytest.raises(UserError, match=f"image {held} is not among the 88 images this model was trained on"):
+        apply_request(served, asked(tmp_path, held), IMAGES)
 
 
 def test_a_second_request_leaves_the_first_forgotten() -> None:
@@ -177,10 +190,7 @@ def test_a_bad_request_is_one_sentence(request_: Request, complaint: str) -> Non
         (["²", 1], "'²' in .* is not an index"),
         (["pet1.png"], "pets has no file names, so list whole numbers"),
         ([*SPLIT.retain[:3], SPLIT.retain[0]], f"names image {SPLIT.retain[0]} more than once"),
-        (
-            [SPLIT.retain[0], SPLIT.validation[0]],
-            f"image {SPLIT.validation[0]} was held out for validation; leave it out",
-        ),
+        (SPLIT.validation[:3], "names 3 images that were held out for validation and none that was trained on; there"),
         (SPLIT.retain.tolist(), "leaves 0 images to retain; at least 2 must stay"),
         (SPLIT.retain[1:].tolist(), "leaves 1 images to retain"),
     ],
@@ -230,8 +240,8 @@ def test_no_other_image_is_offered_for_an_unknown_one(tmp_path: Path, line: str,
 
 
 def test_what_was_not_trained_on_is_called_by_its_name(tmp_path: Path) -> None:
-    split = replace(ALL, validation=np.array([3, 4]), retain=np.array([0, 1, 2, 5]))
-    with pytest.raises(UserError, match=r"image 3 \('b/holiday\.png'\) was held out for validation; leave it out"):
+    split = replace(ALL, retain=np.array([0, 1, 2, 5]))
+    with pytest.raises(UserError, match=r"image 3 \('b/holiday\.png'\) is not among the 4 images .*; leave it out"):
         apply_request(split, asked(tmp_path, "a/1.png", "b/holiday.png"), ALBUM)
 
 

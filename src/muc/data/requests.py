@@ -36,13 +36,18 @@ def apply_request(split: Split, request: Request, images: ImageSet) -> Split:
         wanted = forget_indices(split, read_request(request.forget, images), images.train_names)
     else:
         label = _class_index(str(request.forget_class), images.class_names)
-        wanted = forget_indices(split, split.retain[images.train_labels[split.retain] == label])
+        wanted = forget_indices(split, split.kept[images.train_labels[split.kept] == label])
+    first_only(lambda: tell_of_held_out(len(split.validation) - len(wanted.validation)))
     first_only(lambda: tell_of_copies(wanted, images))
     return wanted
 
 
 def forget_indices(split: Split, forget: Sequence[int] | np.ndarray, names: Sequence[str] = ()) -> Split:
-    """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten."""
+    """Move `forget` (indices of training images) from retain to unlearn; earlier requests stay forgotten.
+
+    Those among them that were held out for validation no model was trained on: they leave the split, so that nothing
+    will need them any more.
+    """
     given = np.asarray(forget)
     if len(given) and given.dtype.kind not in "iu":  # 1.5 would become 1, which nobody named
         raise UserError(f"the request names {given[0]}; give whole numbers, indices of training images")
@@ -52,18 +57,29 @@ def forget_indices(split: Split, forget: Sequence[int] | np.ndarray, names: Sequ
     values, counts = np.unique(forget, return_counts=True)
     if (counts > 1).any():
         raise UserError(f"the request names image {values[counts > 1][0]} more than once; list each image once")
-    if len(strangers := np.setdiff1d(forget, split.retain)):
+    if len(strangers := np.setdiff1d(forget, split.kept)):
         first = int(strangers[0])
         which = f"image {first}" + (f" ('{names[first]}')" if 0 <= first < len(names) and names[first] else "")
-        why = "was held out for validation" if first in split.validation else "was forgotten before"
-        if first not in split.validation and first not in split.unlearn:
-            why = f"is not among the {len(split.retain)} images this model was trained on"
+        why = f"is not among the {len(split.retain)} images this model was trained on"
+        why = "was forgotten before" if first in split.unlearn else why
         more = f", and {len(strangers) - 1} more like it; leave them out" if len(strangers) > 1 else "; leave it out"
         raise UserError(f"{which} {why}{more}")
-    kept = split.retain[~np.isin(split.retain, forget)]
+    unlearn, kept = forget[np.isin(forget, split.retain)], split.retain[~np.isin(split.retain, forget)]
+    if not len(unlearn):
+        raise UserError(
+            f"the request names {len(forget)} images that were held out for validation and none that was trained on; "
+            "there is nothing to forget, name at least one other"
+        )
     if len(kept) < MIN_RETAIN:
         raise UserError(f"the request leaves {len(kept)} images to retain; at least {MIN_RETAIN} must stay")
-    return replace(split, retain=kept, unlearn=forget)
+    held_out = split.validation[~np.isin(split.validation, forget)]
+    return replace(split, validation=held_out, retain=kept, unlearn=unlearn)
+
+
+def tell_of_held_out(count: int) -> None:
+    if count:
+        some = "1 image asked for was" if count == 1 else f"{count:,} images asked for were"
+        tell_once(f"muc: note: {some} held out for validation and never trained on; no later run will use or need them")
 
 
 def tell_of_copies(wanted: Split, images: ImageSet) -> None:
