@@ -61,6 +61,12 @@ class Opened:
     def unlearn(self) -> Pixels:
         return select(self.images.train, self.split.unlearn)
 
+    @cached_property
+    def test(self) -> Pixels:
+        """As many test images as images to forget, where there are."""
+        rows = np.random.default_rng(0).permutation(len(self.images.test))[: len(self.unlearn)]
+        return select(self.images.test, np.sort(rows))
+
     def model(self, label: str) -> ContrastiveModel:
         return self.runtime.place(opening.open_model(self.runs[label], self.images))
 

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from muc import paper
+from muc.data.files import Pixels
 from muc.evaluation.alignment_gaps import gap_statistics
 from muc.report.cells import Cell, Table, number
 from muc.report.group import stat
@@ -24,10 +25,17 @@ class NegativeAlignment(FromModels):
     what: ClassVar = "negative alignment"
 
     def measure(self, opened: Opened) -> dict[str, Any]:
-        before = opened.two_views("pretrain", opened.unlearn)
-        labels = [label for label in opened.runs if label != "pretrain"]
-        gaps = {label: gap_statistics(before, opened.two_views(label, opened.unlearn)) for label in labels}
-        return {"images": len(opened.unlearn), "gaps": {label: asdict(found) for label, found in gaps.items()}}
+        def gaps_of(pixels: Pixels) -> dict[str, Any]:
+            before = opened.two_views("pretrain", pixels)
+            labels = [label for label in opened.runs if label != "pretrain"]
+            return {label: asdict(gap_statistics(before, opened.two_views(label, pixels))) for label in labels}
+
+        return {
+            "images": len(opened.unlearn),
+            "gaps": gaps_of(opened.unlearn),
+            "test_images": len(opened.test),
+            "test_gaps": gaps_of(opened.test),
+        }
 
     def write(self, options: Options, out: Path) -> tuple[Path, list[Table]]:
         found = self.found(options, out)
@@ -36,7 +44,8 @@ class NegativeAlignment(FromModels):
         said = [
             "The alignment gap matrix (AGM) is the similarity of two views of each pair of images to forget before "
             "unlearning, minus that after. Here is the mean of its entries off the diagonal: below zero, the images "
-            "have become more alike to each other, which is the trace that AC is made to leave.",
+            "have become more alike to each other, which is the trace that AC is made to leave. What test images show, "
+            "too, does not come from forgetting these images.",
             "The paper shows this figure without numbers; the value beside AC's is from its t-test (seed 11, β = 8).",
             *self.settings_told(options),
         ]
@@ -49,15 +58,17 @@ def tabulate(algorithm: str, trials: list[dict[str, Any]]) -> Table:
     fact = paper.load()["text_facts"]["t_test"]["H1_neg_align_ac"]
     rows = []
     for label in trials[0]["gaps"]:
-        gaps = [trial["gaps"][label] for trial in trials]
+        gaps, of_test = ([trial[kind][label] for trial in trials] for kind in ("gaps", "test_gaps"))
         theirs = label == AC and algorithm == "moco"
         rows.append(
             (
                 Cell(method_name(label)),
                 Cell(number(stat(g["negative"]["mean"] for g in gaps), 4), paper=f"{fact['mu']}" if theirs else None),
                 Cell(f"{fmean(g['negative']['sd'] for g in gaps):.4f}", paper=f"{fact['sigma']}" if theirs else None),
+                Cell(number(stat(g["negative"]["mean"] for g in of_test), 4)),
                 Cell(number(stat(g["positive"]["mean"] for g in gaps), 4)),
                 Cell(f"{fmean(g['positive']['sd'] for g in gaps):.4f}"),
+                Cell(number(stat(g["positive"]["mean"] for g in of_test), 4)),
             )
         )
     n = trials[0]["images"]
@@ -65,8 +76,17 @@ def tabulate(algorithm: str, trials: list[dict[str, Any]]) -> Table:
         title=f"Alignment gaps of the images to forget: {trials[0]['setting']}",
         caption=f"{n:,} images, {n * (n - 1):,} ordered pairs of different ones, one pair of views each; over "
         f"{seed_count(len(trials))}{' (mean ± SD over seeds)' if len(trials) > 1 else ''}. Negative: pairs of "
-        "different images. Positive: two views of one image (the forgetting score).",
-        columns=("Method", "Negative mean", "SD over pairs", "Positive mean", "SD over images"),
+        "different images. Positive: two views of one image (the forgetting score). Of test images: the same of "
+        f"{trials[0]['test_images']:,} that nobody asked to forget.",
+        columns=(
+            "Method",
+            "Negative mean",
+            "SD over pairs",
+            "Negative of test images",
+            "Positive mean",
+            "SD over images",
+            "Positive of test images",
+        ),
         rows=tuple(rows),
     )
 

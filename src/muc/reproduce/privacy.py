@@ -31,8 +31,7 @@ class Privacy(FromModels):
     what: ClassVar = "gaps between Retrain's alignment matrix and others"
 
     def measure(self, opened: Opened) -> dict[str, Any]:
-        test = np.random.default_rng(0).permutation(len(opened.images.test))[: len(opened.unlearn)]
-        sets = {"unlearn": opened.unlearn, "test": select(opened.images.test, np.sort(test))}
+        sets = {"unlearn": opened.unlearn, "test": opened.test}
         exact = {name: opened.two_views("retrain", pixels) for name, pixels in sets.items()}
         others = [label for label in opened.runs if label != "retrain"]
         gaps = {
