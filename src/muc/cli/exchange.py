@@ -9,7 +9,7 @@ import tyro
 from tyro.conf import Positional
 
 from muc import config
-from muc.cli.flags import PretrainingFlags, Run, RuntimeFlags, parse, print_json, say
+from muc.cli.flags import PretrainingFlags, Run, RuntimeFlags, parse, print_json, run_at, say
 from muc.errors import UserError
 
 
@@ -66,16 +66,16 @@ class Export:
 def export(argv: Sequence[str]) -> None:
     about = "Hand the encoder back as a file."
     flags = parse(Export, argv, "export", about, "muc export runs/moco-alignment_calibration --to onnx")
+    run = run_at(flags.run)
     from muc.models.exporting import description_of, export_run
-    from muc.run_folder import RunFolder
 
     suffix = ".onnx" if flags.to == "onnx" else ".safetensors"
     kind = "-torchvision" if flags.to == "torchvision" else ""
     out = flags.out or flags.run.with_name(flags.run.name + kind + suffix)
     if {out.suffix, suffix} == {".onnx", ".safetensors"}:
         raise UserError(f"--out {out} is named as another kind of file than --to {flags.to} writes; call it …{suffix}")
-    print(export_run(RunFolder(flags.run), flags.to, out, flags.force))
-    found = description_of(RunFolder(flags.run))
+    print(export_run(run, flags.to, out, flags.force))
+    found = description_of(run)
     takes = found["input"]
     say(
         f"it takes images of {takes['channels']} channels, scaled to [0, 1], then normalised by mean "

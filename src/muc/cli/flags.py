@@ -17,6 +17,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 from muc import config
 from muc.errors import UserError, check_name
 from muc.recipes import recipe
+from muc.run_folder import RunFolder
 
 T = TypeVar("T")
 
@@ -200,6 +201,13 @@ def say(text: str) -> None:
 
 def print_json(values: Any) -> None:
     print(json.dumps(values, indent=1))
+
+
+def run_at(path: Path) -> RunFolder:
+    """The run in a folder. That there is one is known before torch is loaded, which takes seconds."""
+    run = RunFolder(path)
+    run.config()
+    return run
 
 
 def existing(paths: Sequence[Path]) -> list[Path]:

@@ -10,8 +10,9 @@ import tyro
 from tyro.conf import Positional
 
 from muc import config
-from muc.cli.flags import RequestFlags, Run, Runs, RuntimeFlags, existing, parse, print_json, say
+from muc.cli.flags import RequestFlags, Run, Runs, RuntimeFlags, existing, parse, print_json, run_at, say
 from muc.errors import check_name
+from muc.methods import METHODS
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,10 @@ def evaluate(argv: Sequence[str]) -> None:
     about = "Measure what was forgotten and what was lost, and how far each run is from Retrain."
     example = "muc evaluate runs/moco-* --against runs/moco-retrain"
     flags = parse(Evaluate, argv, "evaluate", about, example)
+    chosen, against = [run_at(path) for path in existing(flags.runs)], run_at(flags.against) if flags.against else None
     from muc.evaluation.records import evaluate_runs
-    from muc.run_folder import RunFolder
 
-    chosen = [RunFolder(path) for path in existing(flags.runs)]
-    records = evaluate_runs(chosen, RunFolder(flags.against) if flags.against else None, flags.runtime)
+    records = evaluate_runs(chosen, against, flags.runtime)
     if flags.json:
         print_json([{key: value for key, value in record.items() if key != "per_sample"} for record in records])
     else:
@@ -62,15 +62,11 @@ class Compare:
 def compare(argv: Sequence[str]) -> None:
     about = "Serve a deletion request with several methods, rank them by evidence, and name the run to publish."
     flags = parse(Compare, argv, "compare", about, "muc compare runs/moco --forget-fraction 0.1 --out runs/request-7")
-    from muc import compare as comparing
-    from muc.methods import METHODS
-    from muc.run_folder import RunFolder
-
+    original, against = run_at(flags.run), run_at(flags.against) if flags.against else None
     methods = [check_name("method", name, METHODS) for name in flags.methods]
-    against = RunFolder(flags.against) if flags.against else None
-    found = comparing.compare(
-        RunFolder(flags.run), flags.request, flags.out, methods, against, flags.search, flags.runtime
-    )
+    from muc import compare as comparing
+
+    found = comparing.compare(original, flags.request, flags.out, methods, against, flags.search, flags.runtime)
     if flags.json:
         print_json(found.to_json())
         return

@@ -9,7 +9,7 @@ import tyro
 from tyro.conf import Positional
 
 from muc import config
-from muc.cli.flags import Run, RuntimeFlags, parse, print_json, say
+from muc.cli.flags import Run, RuntimeFlags, parse, print_json, run_at, say
 from muc.errors import UserError, check_name
 
 if TYPE_CHECKING:
@@ -38,11 +38,10 @@ def serve(argv: Sequence[str]) -> None:
         "key. The same keys open both. Keys: muc serve keys add|budget|list|revoke RUN."
     )
     flags = parse(Serve, argv, "serve", about, "muc serve runs/moco --after runs/moco-alignment_calibration")
-    from muc.run_folder import RunFolder
+    before, after = run_at(flags.run), run_at(flags.after) if flags.after else None
     from muc.serve.server import serve as run_server
 
-    after = RunFolder(flags.after) if flags.after else None
-    run_server(RunFolder(flags.run), after, flags.host, flags.port, flags.runtime, say)
+    run_server(before, after, flags.host, flags.port, flags.runtime, say)
 
 
 Named = Annotated[str, tyro.conf.arg(metavar="NAME")]

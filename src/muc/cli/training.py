@@ -9,7 +9,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes
 
 from muc import config
-from muc.cli.flags import PretrainingFlags, RequestFlags, Run, RuntimeFlags, parse, peek, say
+from muc.cli.flags import PretrainingFlags, RequestFlags, Run, RuntimeFlags, parse, peek, run_at, say
 from muc.errors import UserError, check_name
 from muc.methods import METHODS, Method
 from muc.methods.recipes import default_method
@@ -63,10 +63,11 @@ def unlearn(argv: Sequence[str]) -> None:
     default = Unlearn(run=tyro.MISSING, hyper=default_method(name, *recipe_of(argv)))
     kind: Any = METHODS[name]
     flags = parse(Unlearn[kind], argv, "unlearn", about, example, default)
+    parent = run_at(flags.run)
     from muc.runs import unlearn_run
 
     out = flags.out or flags.run.with_name(f"{flags.run.name}-{name}")
-    run = unlearn_run(RunFolder(flags.run), flags.hyper, flags.request, out, flags.runtime, flags.seed, flags.force)
+    run = unlearn_run(parent, flags.hyper, flags.request, out, flags.runtime, flags.seed, flags.force)
     report_done(run)
 
 
@@ -92,9 +93,10 @@ class Resume:
 def resume(argv: Sequence[str]) -> None:
     about = "Continue an interrupted run; it ends with the same weights as if nothing had happened."
     flags = parse(Resume, argv, "resume", about, "muc resume runs/moco")
+    run = run_at(flags.run)
     from muc.runs import resume_run
 
-    report_done(resume_run(RunFolder(flags.run)))
+    report_done(resume_run(run))
 
 
 def report_done(run: RunFolder) -> None:
