@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +48,23 @@ def test_later_seeds_get_what_was_chosen_on_the_first(out: Path) -> None:
 
 def test_a_table_says_where_its_settings_come_from(out: Path) -> None:
     text = (out / "cifar10-10-simclr" / "tables.md").read_text()
-    drawn = "2 settings of every method, drawn from {}, the defaults among them, were tried on seed 0"
-    assert drawn.format("ranges that suit the embedded images") in text
+    drawn = "2 settings of every method, its defaults and others drawn at random, were tried on seed 0 ({}"
+    assert drawn.format("ranges that suit the embedded images)") in text
     options = Options(search=2)
-    trials = [Trial(encoder_settings("cifar10", "moco", 0, options), 0.5, options)]
-    ours = "AC's beta for 50 % up to 4, as in its scripts; learning rates of methods on mixed batches times |R|/|D|"
-    assert f"2 settings of every method, drawn from the paper's ranges ({ours}" in where_settings_come_from(
-        options, trials
-    )
+    for fraction, beta in ((0.5, "AC's beta for 50 % up to 4, as in its scripts; "), (0.1, "")):
+        trials = [Trial(encoder_settings("cifar10", "moco", 0, options), fraction, options)]
+        ours = f"the paper's ranges; {beta}learning rates of methods on mixed batches times |R|/|D|"
+        assert drawn.format(ours) in where_settings_come_from(options, trials)
+    alone = where_settings_come_from(replace(options, seeds=(3,)), trials)
+    assert "were tried on seed 3" in alone
+    assert "images was taken" in alone
+    assert "other seeds" not in alone
     assert "the one with the smallest AG on validation images served all seeds" in text
     assert re.search(r"Without seed 0, AG \(.*\): .*Fine-tune \d", text)
     rows = [line for line in text.splitlines() if line.startswith("| Alignment Calibration | epochs = 1")]
     assert len(rows) == 1
     assert "reading = equations" in rows[0]
-    assert "drawn from ranges that suit" in (out / "cifar10-10-simclr" / "report.html").read_text()
+    assert "ranges that suit the embedded images" in (out / "cifar10-10-simclr" / "report.html").read_text()
 
 
 def test_what_is_finished_is_not_done_again(out: Path, capsys: pytest.CaptureFixture) -> None:

@@ -31,7 +31,7 @@ def where_settings_come_from(options: Options, trials: Sequence[Trial]) -> str:
         return "Nothing was searched for. The settings are those that suit the embedded images, for one epoch."
     if options.search == 1 and AC not in options.methods:
         return "Nothing was searched for: the values lie inside the paper's ranges and are ours, where it tuned each."
-    unit = "times |R|/|D|: its code takes means over D, the equations over R"
+    unit = "times |R|/|D|, because its code averages over D and its equations over R"
     if options.search == 1:
         return (
             "Nothing was searched for. AC has the learning rate that the paper prints for CIFAR"
@@ -41,14 +41,18 @@ def where_settings_come_from(options: Options, trials: Sequence[Trial]) -> str:
         )
     ranges = "ranges that suit the embedded images"
     if not options.smoke:
-        rates = f"; learning rates of methods on mixed batches {unit}" if options.reading == "equations" else ""
-        ranges = f"the paper's ranges (AC's beta for 50 % up to 4, as in its scripts{rates})"
-    return (
-        f"{options.search} settings of every method, drawn from {ranges}, the defaults among them, were tried on seed "
-        f"{options.seeds[0]}; the one with the smallest {said(trials[0].criterion)} on validation images "
-        "served all seeds. RA and UA are of the same images as in the table, so that seed's gaps are somewhat too "
-        "small; the other seeds had no part in the choice."
+        notes = ["AC's beta for 50 % up to 4, as in its scripts"] if any(t.fraction == 0.5 for t in trials) else []
+        notes += [f"learning rates of methods on mixed batches {unit}"] if options.reading == "equations" else []
+        ranges = "; ".join(["the paper's ranges", *notes])
+    text = (
+        f"{options.search} settings of every method, its defaults and others drawn at random, were tried on seed "
+        f"{options.seeds[0]} ({ranges}); the one with the smallest {said(trials[0].criterion)} on validation images "
     )
+    same = "RA and UA are of the same images there and in the table, so that {} gaps are somewhat too small"
+    if len(options.seeds) == 1:
+        return f"{text}was taken. {same.format('its')}."
+    those = "this seed's"
+    return f"{text}served all seeds. {same.format(those)}; the other seeds had no part in the choice."
 
 
 def said(gap: str) -> str:
