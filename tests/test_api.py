@@ -256,3 +256,23 @@ def test_a_wrong_feature_dim_is_said_with_both_numbers(images: ImageSet, kind: s
         muc.unlearn(model, images, [1, 2], muc.NegGrad(epochs=1), batch_size=16, runtime=ONE_THREAD)
     with pytest.raises(muc.UserError, match="feature_dim is 12, but the backbone gives 3 x 8 x 8 features an image"):
         muc.pretrain(muc.SimCLR(nn.Identity(), 12), images, QUICK, runtime=ONE_THREAD)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: muc.Optimisation(epochs=1.5), "epochs is 1.5; give a whole number from 1 to 1,000,000"),
+        (lambda: muc.Optimisation(epochs="10"), "epochs is 10; give a number from"),
+        (lambda: muc.Optimisation(learning_rate=None), "learning-rate is None; give a number"),
+        (lambda: muc.FineTune(epochs=True), "epochs is True; give a number"),
+        (lambda: muc.Views(flip=float("nan")), "flip is nan; give a number from 0 to 1"),
+    ],
+)
+def test_settings_of_another_type_are_refused_where_they_are_made(make, said):
+    with pytest.raises(UserError, match=said):
+        make()
+
+
+def test_numbers_of_numpy_are_numbers():
+    made = muc.Optimisation(epochs=np.int64(3), learning_rate=np.float32(0.5))
+    assert (made.epochs, made.learning_rate) == (3, 0.5)

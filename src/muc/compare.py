@@ -105,7 +105,7 @@ def check_before(
     """Refuse what cannot end well before anything is trained. -> the split of the runs to come"""
     if not set(methods) - {"retrain"}:
         raise UserError("there is nothing to compare; give at least one method besides retrain")
-    config.in_range("search", search, 0, 1000)
+    config.whole("search", search, 0, 1000)
     if search > 1 and not len(original.split().validation):
         raise UserError(
             f"{original} has no validation images to search with; leave --search out, or hold images out from the "

@@ -4,6 +4,7 @@ Nothing here imports torch: the command line shows every default without paying 
 """
 
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,8 +73,8 @@ class Optimisation:
         in_range("warmup-epochs", self.warmup_epochs, 0, 1_000_000)
         if self.optimiser == "adamw":
             in_range("momentum (of adamw)", self.momentum, 0, 0.9999999)
-        in_range("epochs", self.epochs, 1, 1_000_000)
-        in_range("batch-size", self.batch_size, 2, 1_000_000)
+        whole("epochs", self.epochs, 1, 1_000_000)
+        whole("batch-size", self.batch_size, 2, 1_000_000)
         in_range("learning-rate", self.learning_rate, 0, 1000)
         in_range("momentum", self.momentum, 0, 1)
         in_range("weight-decay", self.weight_decay, 0, 10)
@@ -123,15 +124,15 @@ class Model:
                 f"give {self.algorithm} one of {', '.join(ARCHITECTURES)}"
             )
         in_range("temperature", self.temperature, 1e-4, 100)
-        in_range("projection-dim", self.projection_dim, 1, 100_000)
-        in_range("queue-size", self.queue_size, 1, 10_000_000)
+        whole("projection-dim", self.projection_dim, 1, 100_000)
+        whole("queue-size", self.queue_size, 1, 10_000_000)
         in_range("key-momentum", self.key_momentum, 0, 1)
-        in_range("norm-groups", self.norm_groups, 1, 1024)
-        in_range("text-width", self.text_width, 4, 100_000)
+        whole("norm-groups", self.norm_groups, 1, 1024)
+        whole("text-width", self.text_width, 4, 100_000)
         if self.text_width % 4:
             raise UserError(f"text-width is {self.text_width}; give a multiple of 4, the number of attention heads")
-        in_range("text-layers", self.text_layers, 1, 1000)
-        in_range("text-context", self.text_context, 1, 100_000)
+        whole("text-layers", self.text_layers, 1, 1000)
+        whole("text-context", self.text_context, 1, 100_000)
         self._check_normalisation()
 
     def _check_normalisation(self) -> None:
@@ -166,11 +167,11 @@ class Data:
     """Train on this many images only (drawn by the seed)."""
 
     def __post_init__(self) -> None:
-        in_range("image-size", self.image_size, 4, 4096)
+        whole("image-size", self.image_size, 4, 4096)
         check_name("stream", self.stream, ("auto", "on", "off"))
         in_range("validation-fraction", self.validation_fraction, 0, 0.9)
         if self.train_limit is not None:
-            in_range("train-limit", self.train_limit, 4, 10**9)
+            whole("train-limit", self.train_limit, 4, 10**9)
 
 
 @dataclass(frozen=True)
@@ -198,11 +199,11 @@ class Probe:
     flip: float = 0.5
 
     def __post_init__(self) -> None:
-        in_range("probe's epochs", self.epochs, 1, 1_000_000)
+        whole("probe's epochs", self.epochs, 1, 1_000_000)
         in_range("probe's learning-rate", self.learning_rate, 0, 1000)
         in_range("probe's momentum", self.momentum, 0, 1)
-        in_range("probe's batch-size", self.batch_size, 1, 1_000_000)
-        in_range("probe's crop-padding", self.crop_padding, 0, 1000)
+        whole("probe's batch-size", self.batch_size, 1, 1_000_000)
+        whole("probe's crop-padding", self.crop_padding, 0, 1000)
         in_range("probe's flip", self.flip, 0, 1)
 
 
@@ -228,7 +229,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         if self.threads is not None:
-            in_range("threads", self.threads, 1, 512)
+            whole("threads", self.threads, 1, 512)
         for name, known in (("precision", ("auto", "float32", "bfloat16")), ("compile", ("auto", "on", "off"))):
             check_name(name, getattr(self, name), known)
         in_range("checkpoint-seconds", self.checkpoint_seconds, 0, 1e9)
@@ -246,13 +247,20 @@ class Pretraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        in_range("seed", self.seed, 0, 2**63)
+        whole("seed", self.seed, 0, 2**63)
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:
-    """Raise unless low <= value <= high (which also catches NaN)."""
-    if not low <= value <= high:
+    """Raise unless it is a number with low <= value <= high (which also catches NaN)."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
         raise UserError(f"{name} is {value}; give a number from {_plain(low)} to {_plain(high)}")
+
+
+def whole(name: str, value: int, low: int, high: int) -> None:
+    """The same of what is counted."""
+    in_range(name, value, low, high)
+    if not isinstance(value, Integral):
+        raise UserError(f"{name} is {value}; give a whole number from {low:,} to {high:,}")
 
 
 def _plain(value: float) -> str:

@@ -33,7 +33,7 @@ OWNER_PAIRS = 6
 
 def run_demo(out: Path, algorithm: str = "simclr", seeds: int = 4, epochs: int | None = None) -> Path:
     """Run all trials and write the report; a demo that was cut off goes on where it was. -> the page's path."""
-    config.in_range("seeds", seeds, 1, 1000)
+    config.whole("seeds", seeds, 1, 1000)
     settings = recipe(data_for(algorithm), algorithm)
     if epochs is not None:
         settings = replace(settings, optimisation=replace(settings.optimisation, epochs=epochs))

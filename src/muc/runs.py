@@ -80,7 +80,7 @@ def unlearn_run(
     here, there = parent.path.resolve(), Path(out).resolve()
     if here.is_relative_to(there) or there.is_relative_to(here):
         raise UserError(f"--out {out} is, holds or lies inside the run to unlearn from; give another folder")
-    config.in_range("seed", 0 if seed is None else seed, 0, 2**63)
+    config.whole("seed", 0 if seed is None else seed, 0, 2**63)
     inherited, result = parent.config(), parent.result()
     run = free_place(out, force)
     images = open_images(parent, parent.split().kept)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from muc import augment
-from muc.config import Views, in_range
+from muc.config import Views, whole
 from muc.errors import UserError
 
 Embed = Callable[[np.ndarray], np.ndarray]
@@ -57,7 +57,7 @@ def look(
     if len(images) < 2:
         raise UserError(f"at least 2 images are needed, to compare them with each other; got {len(images)}")
     check_pixels(images)
-    in_range("--view-pairs", view_pairs, 1, 10_000)
+    whole("--view-pairs", view_pairs, 1, 10_000)
     pixels = torch.from_numpy(np.ascontiguousarray(images))
     generator = torch.Generator().manual_seed(seed)
     n = len(images)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from muc.config import in_range
+from muc.config import in_range, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +39,7 @@ class Method(ABC):
     def __post_init__(self) -> None:
         """Subclasses with more to check call this first."""
         if self.epochs is not None:
-            in_range("epochs", self.epochs, 1, 1_000_000)
+            whole("epochs", self.epochs, 1, 1_000_000)
         if self.learning_rate is not None:
             in_range("learning-rate", self.learning_rate, 0, 1000)
 
