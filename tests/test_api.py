@@ -18,6 +18,7 @@ import muc
 from muc import api, config
 from muc.data import load_images
 from muc.data.images import ImageSet
+from muc.errors import UserError
 from muc.methods.recipes import default_method
 from muc.models import build_model
 from muc.recipes import recipe

@@ -294,6 +294,17 @@ def test_a_bad_request_is_one_sentence(
     assert words in complaint("compare", "runs/original", "--forget", "request.txt", "--out", "new")
 
 
+def test_a_search_needs_images_that_a_request_leaves_held_out(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    split = RunFolder(copied / "original").split()
+    Path("request.txt").write_text("\n".join(map(str, [*split.validation, *split.retain[:4]])))
+    argv = ["compare", "runs/original", "--forget", "request.txt", "--search", "2", "--out", "new"]
+    assert main(argv) == 2
+    note, said = capsys.readouterr().err.splitlines()
+    assert f"{len(split.validation)} images asked for were held out" in note
+    assert "has no validation images left after this request to search with; leave --search out" in said
+    assert not Path("new").exists()
+
+
 def test_a_request_of_one_image_is_not_for_every_method(complaint: Callable[..., str], copied: Path) -> None:
     Path("request.txt").write_text(str(RunFolder(copied / "original").split().retain[0]))
     said = complaint("unlearn", "runs/original", "--forget", "request.txt", "--out", "new")

@@ -1,15 +1,18 @@
 """What `muc compare` says about its ranking."""
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from muc import compare
 from muc.__main__ import main
 from muc.compare import Comparison, gaps_of, rank, reasons
 from muc.errors import Interrupted
+from muc.run_folder import RunFolder, Split
 
 
 def record(method: str, ag: float | None, auc: float) -> dict[str, Any]:
@@ -90,6 +93,14 @@ def test_without_retrain_the_original_is_judged_by_the_same_stand_in() -> None:
     assert "doing nothing" not in text
 
 
+def test_a_run_is_not_used_again_for_a_request_that_takes_more_images_away() -> None:
+    rows = np.arange(6)
+    split = Split(0, validation=rows[:2], retain=rows[2:5], unlearn=rows[5:])
+    assert compare.same_images(split, replace(split, validation=rows[1::-1]))
+    assert not compare.same_images(split, replace(split, validation=rows[:1]))
+    assert not compare.same_images(split, replace(split, unlearn=rows[4:5]))
+
+
 def test_how_to_go_on_is_a_command_that_can_be_pasted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +108,7 @@ def test_how_to_go_on_is_a_command_that_can_be_pasted(
         raise Interrupted("muc resume somewhere")
 
     monkeypatch.setattr(compare, "compare", stopped)
+    monkeypatch.setattr("muc.cli.judging.run_at", RunFolder)
     argv = ["compare", "runs/my moco", "--forget-fraction", "0.1", "--search", "2", "--out", str(tmp_path)]
     assert main(argv) == 130
     said = capsys.readouterr().err
@@ -110,5 +122,6 @@ def test_the_hint_to_a_report_can_be_pasted(
     found = ranked(original, {**record("finetune", 1.0, 0.5), "run": "my runs/finetune"}, retrain=exact)
     monkeypatch.setattr(compare, "compare", lambda *_: found)
     monkeypatch.setattr("muc.cli.judging.print_tables", lambda _: None)
+    monkeypatch.setattr("muc.cli.judging.run_at", RunFolder)
     assert main(["compare", "runs/moco", "--forget-fraction", "0.1", "--out", "my runs"]) == 0
     assert "muc report 'my runs'\n" in capsys.readouterr().err

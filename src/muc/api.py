@@ -130,7 +130,7 @@ def _check(images: ImageSet, *models: ContrastiveModel) -> None:
 def _check_width(model: ContrastiveModel, images: ImageSet, runtime: Runtime) -> None:
     """A backbone must give as many features as its projector takes."""
     first = getattr(model, "projector", None)
-    first = first[0] if isinstance(first, nn.Sequential) else first
+    first = next(iter(first), None) if isinstance(first, nn.Sequential) else first
     if not isinstance(first, nn.Linear):
         return
     pixels = torch.tensor(np.asarray(images.train[:2]), device=runtime.device)

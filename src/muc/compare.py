@@ -106,12 +106,13 @@ def check_before(
     if not set(methods) - {"retrain"}:
         raise UserError("there is nothing to compare; give at least one method besides retrain")
     config.whole("search", search, 0, 1000)
-    if search > 1 and not len(original.split().validation):
-        raise UserError(
-            f"{original} has no validation images to search with; leave --search out, or hold images out from the "
-            "beginning with --validation-fraction 0.1 (in an import: if it was not trained on them)"
-        )
     wanted = wanted_of(original, request)
+    if search > 1 and not len(wanted.validation):
+        left = "" if not len(original.split().validation) else " left after this request"
+        raise UserError(
+            f"{original} has no validation images{left} to search with; leave --search out, or hold images out from "
+            "the beginning with --validation-fraction 0.1 (in an import: if it was not trained on them)"
+        )
     settings = opening.pretraining_of(original)
     for name in methods:  # one that cannot serve the request says so before others have trained
         plan_batches(wanted.retain, wanted.unlearn, METHODS[name].rows, settings.optimisation.batch_size, 0)
@@ -153,8 +154,14 @@ def finished(
 def refuse_other(run: RunFolder, original: RunFolder, method: Method, wanted: Split) -> None:
     """What was started there must be what is to be there."""
     same = opening.method_of(run) == method and run.original_sha256() == original.result()["model_sha256"]
-    if not same or not np.array_equal(np.sort(run.split().unlearn), np.sort(wanted.unlearn)):
+    if not same or not same_images(run.split(), wanted):
         raise UserError(f"{run} holds another run (other method, settings or request); give another --out")
+
+
+def same_images(split: Split, other: Split) -> bool:
+    """Those forgotten, and those held out: a request may take some of these away."""
+    pairs = ((split.unlearn, other.unlearn), (split.validation, other.validation))
+    return all(np.array_equal(np.sort(a), np.sort(b)) for a, b in pairs)
 
 
 def gaps_of(record: dict[str, Any], original: dict[str, Any]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 Nothing here imports torch: the command line shows every default without paying for it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
@@ -140,11 +141,13 @@ class Model:
             return
         if self.architecture.startswith(OPEN_CLIP):
             raise UserError(f"{self.architecture} brings its own normalisation; leave --mean and --std out")
-        for name, given in (("mean", self.mean), ("std", self.std)):
-            if given is None or len(given) not in (1, 3) or not all(-1000 < value < 1000 for value in given):
-                raise UserError(f"{name} is {given}; give --mean and --std, 3 numbers each (of gray images 1)")
-        if len(self.mean or ()) != len(self.std or ()) or not min(self.std or ()) > 0:
-            raise UserError(f"std is {self.std} beside mean {self.mean}; give as many numbers, each above 0")
+        check_normalisation(self.mean or (), self.std or ())
+
+    def normalisation(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """(mean, std) of what the backbone is given."""
+        if self.mean and self.std:
+            return self.mean, self.std
+        return (GRAY_MEAN, GRAY_STD) if channels == 1 else (IMAGENET_MEAN, IMAGENET_STD)
 
 
 @dataclass(frozen=True)
@@ -248,6 +251,16 @@ class Pretraining:
 
     def __post_init__(self) -> None:
         whole("seed", self.seed, 0, 2**63)
+
+
+def check_normalisation(mean: Sequence[float], std: Sequence[float]) -> None:
+    sound = len(mean) == len(std) and len(mean) in (1, 3)
+    if not (sound and all(-1000 < value < 1000 for value in mean) and all(1e-6 < value < 1000 for value in std)):
+        said = [" ".join(map(str, values)) or "not given" for values in (mean, std)]
+        raise UserError(
+            f"the mean is {said[0]} and the deviation {said[1]}; give --mean and --std, 3 numbers each (of gray images "
+            "1), those of --std above 0"
+        )
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:

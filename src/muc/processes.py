@@ -154,8 +154,9 @@ def norm_of_all(module: Any, x: Tensor) -> Tensor:
         module.num_batches_tracked += 1
         module.running_mean.lerp_(mean.detach(), module.momentum)
         module.running_var.lerp_(variance.detach() * count / (count - 1), module.momentum)
-    scale = module.weight / (variance + module.eps).sqrt()
-    return (centred * scale.reshape(shape) + module.bias.reshape(shape)).to(x.dtype)
+    weight, bias = (module.weight, module.bias) if module.affine else (torch.ones_like(mean), torch.zeros_like(mean))
+    scale = weight / (variance + module.eps).sqrt()
+    return (centred * scale.reshape(shape) + bias.reshape(shape)).to(x.dtype)
 
 
 class _Gathered(torch.autograd.Function):

@@ -73,7 +73,7 @@ class Hold:
         except BlockingIOError:
             self.leave()
             raise UserError(
-                f"another process is working in {self.folder}; wait until it is done, or give another --out"
+                f"another process is working in {self.folder}; wait until it is done, or give another folder"
             ) from None
         except OSError as error:  # a network's file system
             tell_once(
@@ -85,6 +85,12 @@ class Hold:
         if self.handle >= 0:
             os.close(self.handle)
         self.handle = -1
+
+    def __enter__(self) -> None:
+        self.take()
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
 
 @cache

@@ -34,9 +34,11 @@ from muc.audit.protocol.queries import Query, batch_size, queries
 from muc.audit.protocol.signing import load_key, signed
 from muc.audit.protocol.start import _check_images, start, terms_for
 from muc.config import Views
+from muc.data.images import ImageSet
+from muc.data.requests import read_request
 from muc.errors import UserError
 from muc.report.audit_page import audit_page
-from muc.storage import make_folder
+from muc.storage import Hold, make_folder
 
 
 @pytest.fixture
@@ -430,6 +432,17 @@ def test_a_collection_that_was_cut_off_goes_on_without_asking_again(folder: Audi
     third = Models()
     collect(folder, "before", third)
     assert third.asked["before"] == []
+
+
+def test_two_collections_at_once_do_not_pay_twice(folder: AuditFolder) -> None:
+    models = Models()
+    hold = Hold(folder.path)
+    hold.take()
+    with pytest.raises(UserError, match=r"another process is working in .*; wait until it is done"):
+        collect(folder, "before", models)
+    assert models.asked == {"before": [], "after": []}
+    hold.leave()
+    assert collect(folder, "before", models).complete
 
 
 def test_the_budget_is_spent_to_the_last_question_and_not_beyond(folder: AuditFolder) -> None:
@@ -922,6 +935,25 @@ def embed(pngs, model): return models.embed(pngs, model).vectors
 
 def run(*argv: object) -> int:
     return main(["audit", *map(str, argv)])
+
+
+def test_a_folder_as_file_managers_leave_it_can_be_audited(tmp_path: Path, mine: list[Path]) -> None:
+    """macOS keeps a ._X.png beside X.png on other systems' disks, and Linux small copies in hidden folders."""
+    strange = mine[0].with_name("lat\udce9\u2028.png")  # no text in UTF-8, and what some take for the end of a line
+    mine[0].rename(strange)
+    (mine[1].parent / "._picture-01.png").write_bytes(b"Mac OS X")
+    (mine[1].parent / ".thumbs").mkdir()
+    (mine[1].parent / ".thumbs" / "1.png").write_bytes(mine[1].read_bytes())
+    assert run("start", mine[1].parent, "--out", tmp_path / "a", "--forget", 9) == 0
+    audit = AuditFolder(tmp_path / "a")
+    names = [image.name for image in audit.secret().images]
+    assert sorted(names) == sorted([strange.name, *(path.name for path in mine[1:])])
+    # What an audit asks for, the model owner's command reads.
+    images = ImageSet(
+        "album", np.zeros((12, 1, 2, 2), np.uint8), np.zeros(12, np.int64), np.zeros((1, 1, 2, 2), np.uint8),
+        np.zeros(1, np.int64), ("a",), train_names=names,
+    )  # fmt: skip
+    assert sorted(read_request(audit.forget_file, images)) == audit.secret().forget
 
 
 def test_the_commands_lead_from_images_to_a_verified_verdict(

@@ -12,7 +12,7 @@ from muc.data import load_images
 from muc.errors import UserError
 from muc.methods import FineTune
 from muc.models.backbones import build_backbone
-from muc.models.exporting import export_run
+from muc.models.exporting import description_of, export_run, rebuild
 from muc.models.importing import import_run
 
 RUNTIME = config.Runtime(threads=1)
@@ -44,6 +44,10 @@ def test_a_network_without_stem_relu_stays_without(tmp_path):
     backbone(digits())
     assert stem[0].min() < 0  # a ReLU would have cut these
     assert equal(load_file(export_run(run, "safetensors", tmp_path / "out.safetensors")), load_file(file))
+    settings = opening.pretraining_of(run).model
+    again = rebuild(settings, 1, 8, backbone.state_dict())  # as for ONNX
+    assert torch.equal(again(digits()), backbone(digits()))
+    assert description_of(run)["stem_relu"] is False
 
 
 def test_moco_without_keys_copies_the_query_encoder(tmp_path):

@@ -15,7 +15,7 @@ from muc.methods import FineTune
 from muc.models.backbones import build_backbone
 from muc.models.exporting import export_run
 from muc.models.fitting import find_head, shapes
-from muc.models.heads import build_head, read_head, width_of
+from muc.models.heads import build_head, read_head
 from muc.models.importing import import_run
 
 RUNTIME = config.Runtime(threads=1)
@@ -34,9 +34,9 @@ def layers_of(stack: list) -> tuple[str, ...]:
 @given(st.lists(blocks, min_size=1, max_size=4), st.integers(1, 9))
 def test_what_is_built_is_read_again(stack, width):
     layers = layers_of(stack)
-    head = build_head(layers, width)
+    head, made = build_head(layers, width)
     assert read_head(shapes({f"a.{k}": v for k, v in head.state_dict().items()}), "a.", width) == layers
-    assert head.eval()(torch.zeros(2, width)).shape == (2, width_of(layers))
+    assert head.eval()(torch.zeros(2, width)).shape == (2, made)
 
 
 def moco_v2_head() -> nn.Module:
@@ -105,6 +105,30 @@ def test_what_cannot_be_read_is_left_alone_and_said(tmp_path, head):
     assert all(key.startswith("projector.") for key in summary.ignored)
 
 
+@pytest.mark.parametrize("algorithm", ["simclr", "moco"])
+def test_a_single_layer_of_a_classifiers_name_is_not_taken(tmp_path, algorithm):
+    """Also where there are as many classes as the paper's projection has numbers."""
+    network, classifier = build_backbone("mlp", 1, 8)[0], nn.Linear(256, 128)
+    file = save(tmp_path / "in.safetensors", nn.ModuleDict({"net": network, "head": classifier}))
+    _, summary = import_run(file, settings_for("mlp", algorithm), tmp_path / "run", RUNTIME)
+    assert set(summary.ignored) == {"head.weight", "head.bias"}
+
+
+def test_of_several_heads_the_files_first_that_does_not_follow_is_taken():
+    names = ("momentum_projector", "b.projector", "a.projector")
+    found = shapes(
+        {
+            f"{n}.{k}": v
+            for n, w in zip(names, (3, 4, 5), strict=True)
+            for k, v in nn.Linear(256, w).state_dict().items()
+        }
+    )
+    assert find_head(found, 256) == ("linear 4 bias",)
+
+
 def test_an_unknown_layer_is_refused():
+    for layers in ((), ("relu",), ("norm", "linear 3")):
+        with pytest.raises(UserError, match=r"the projection head begins with .*; give a linear layer first"):
+            build_head(layers, 3)
     with pytest.raises(UserError, match="layer 'gelu' is unknown; expected 'linear WIDTH', 'norm' or 'relu'"):
         build_head(("linear 3", "gelu"), 3)

@@ -55,12 +55,15 @@ def test_moco_compares_queries_and_keys_that_see_the_same():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"mean": (0.5, 0.5, 0.5)}, "std is None; give --mean and --std, 3 numbers each"),
-        ({"std": (0.5,)}, "mean is None"),
-        ({"mean": (0.5, 0.5), "std": (0.5, 0.5)}, r"mean is \(0.5, 0.5\); give"),
-        ({"mean": (float("nan"),), "std": (0.5,)}, r"mean is \(nan,\); give"),
-        ({"mean": (0.5,), "std": (0.0,)}, "each above 0"),
-        ({"mean": (0.5, 0.5, 0.5), "std": (0.5,)}, "as many numbers"),
+        ({"mean": (0.5, 0.5, 0.5)}, "the deviation not given; give --mean and --std, 3 numbers each"),
+        ({"std": (0.5,)}, "mean is not given and"),
+        ({"mean": (0.5, 0.5), "std": (0.5, 0.5)}, "mean is 0.5 0.5 and the deviation 0.5 0.5; give"),
+        ({"mean": (float("nan"),), "std": (0.5,)}, "mean is nan and"),
+        ({"mean": (0.5,) * 3, "std": (0.5, float("nan"), 0.5)}, "the deviation 0.5 nan 0.5; give"),
+        ({"mean": (0.5,), "std": (1e-50,)}, "the deviation 1e-50; give"),
+        ({"mean": (0.5,), "std": (float("inf"),)}, "the deviation inf; give"),
+        ({"mean": (0.5,), "std": (0.0,)}, "those of --std above 0"),
+        ({"mean": (0.5, 0.5, 0.5), "std": (0.5,)}, "3 numbers each"),
         (
             {"mean": (0.5,), "std": (0.5,), "algorithm": "clip", "architecture": "open_clip/RN50"},
             "its own normalisation",
@@ -74,9 +77,16 @@ def test_what_is_no_normalisation_is_refused(given, said):
 
 def test_a_normalisation_for_other_images_is_refused():
     settings = config.Model(architecture="convnet", mean=(0.5,), std=(0.5,))
-    with pytest.raises(UserError, match="the images have 3 channels; give --mean and --std 3 numbers each"):
+    with pytest.raises(UserError, match=r"--mean has 1 numbers and the images 3 channels; give .* a number a channel"):
         build_model(settings, channels=3, image_size=8)
     with pytest.raises(UserError, match="say so once"):
         expecting(expecting(build_backbone("convnet", 1, 8)[0], (0.5,), (0.5,)), (0.5,), (0.5,))
-    with pytest.raises(UserError, match="those of std above 0"):
+    with pytest.raises(UserError, match="those of --std above 0"):
         expecting(build_backbone("convnet", 1, 8)[0], (0.5,), (-1.0,))
+
+
+@pytest.mark.parametrize(("numbers", "channels"), [(1, 3), (3, 1)])
+def test_images_of_other_channels_are_refused_when_they_come(numbers, channels):
+    network = expecting(build_backbone("convnet", channels, 8)[0], (0.5,) * numbers, (0.5,) * numbers)
+    with pytest.raises(UserError, match=f"expects images of {numbers} channels, .* these have {channels}; give a"):
+        network(augment.plain(pixels(channels)))

@@ -103,6 +103,15 @@ def test_norms_keep_the_values_they_are_built_with():
     assert all(torch.equal(ours[k], theirs[k]) for k in ours)
 
 
+@pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "rexnet_100", "tiny_vit_5m_224"])
+def test_nothing_is_dropped_at_random(name):
+    """Nobody would save the state of the generator behind it."""
+    network = build_backbone(f"timm/{name}", 3, 64)[0].train()
+    images = torch.randn(2, 3, 64, 64)
+    assert torch.equal(network(images), network(images))
+    assert any("drop" in kind.__class__.__name__.lower() for kind in network.modules())
+
+
 @pytest.mark.parametrize(
     ("architecture", "said"),
     [

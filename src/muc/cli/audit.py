@@ -176,27 +176,10 @@ def trained_views(flags: Start) -> config.Views:
 
 
 def find_images(given: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """The picture files, and a name for each: as the path goes on below the folder that was given."""
-    from muc.data.folders import UNREAD
-    from muc.pictures.decode import IMAGE_SUFFIXES
+    """The picture files by name, and their names."""
+    from muc.data.folders import find_given
 
-    found: list[tuple[str, Path]] = []
-    for path in given:
-        if not path.exists():
-            raise UserError(f"there is no image '{path}'; give picture files or a folder of them")
-        if path.is_dir():
-            inside = [p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file()]
-            if not inside:
-                raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
-            if unread := [p for p in path.rglob("*") if p.suffix.lower() in UNREAD]:
-                say(
-                    f"note: {len(unread)} pictures in {path} are of a kind that is not read, {unread[0].name} first; "
-                    "convert them (to .jpg, say) if they are to be part of the audit"
-                )
-            found += [(p.relative_to(path).as_posix(), p) for p in inside]
-        else:
-            found.append((path.name, path))
-    found.sort()
+    found = sorted(find_given(given))
     return [path for _, path in found], [name for name, _ in found]
 
 

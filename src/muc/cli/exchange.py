@@ -82,9 +82,12 @@ def export(argv: Sequence[str]) -> None:
         f"{numbers(takes['mean'])} and deviation {numbers(takes['std'])}"
     )
     if flags.to == "torchvision":
-        stem = "conv1 = Conv2d(channels, 64, 3, padding=1, bias=False), maxpool = Identity() and "
-        of_imagenet = found["architecture"].startswith(config.TIMM)
-        say(f"for torchvision's ResNet with {'' if of_imagenet else stem}fc = Identity()")
+        changed = ["fc = Identity()"]
+        if not found["architecture"].startswith(config.TIMM):
+            changed += ["conv1 = Conv2d(channels, 64, 3, padding=1, bias=False)", "maxpool = Identity()"]
+        if not found["stem_relu"]:  # torchvision uses self.relu there alone
+            changed.append("relu = Identity()")
+        say(f"for torchvision's ResNet with {', '.join(changed)}")
 
 
 def numbers(values: Sequence[float]) -> str:

@@ -35,7 +35,7 @@ def pretrain(argv: Sequence[str]) -> None:
     from muc.runs import pretrain_run
 
     s = flags.settings()
-    name = f"{Path(s.data.name).stem}-{s.model.algorithm}-{s.model.architecture}-seed{s.seed}"
+    name = f"{Path(s.data.name).stem}-{s.model.algorithm}-{s.model.architecture.replace('/', '-')}-seed{s.seed}"
     report_done(pretrain_run(s, flags.out or Path("runs") / name, flags.runtime, flags.force))
 
 

@@ -1,7 +1,7 @@
 """What lies in a folder of images: pictures, a folder for each class, a part to train and one to test on."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,19 @@ def find_pictures(folder: Path) -> list[Path]:
         if path.name.startswith("_") and path.is_dir() and any(map(is_picture, walk(path))):
             tell_once(f"muc: note: {path} is passed over; rename it, without the _, if its pictures are to be seen")
     return list(filter(is_picture, found))
+
+
+def find_given(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """The picture files that a data owner gives, and in given folders; a name for each, as its path goes on below."""
+    found: list[tuple[str, Path]] = []
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"there is no image '{path}'; give picture files or a folder of them")
+        inside = find_pictures(path) if path.is_dir() else [path]
+        if not inside:
+            raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
+        found += [(p.relative_to(path).as_posix() if path.is_dir() else p.name, p) for p in inside]
+    return found
 
 
 def find_classes(*folders: Path) -> list[str]:

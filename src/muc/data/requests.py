@@ -103,15 +103,15 @@ def read_request(path: Path, images: ImageSet) -> np.ndarray:
     """
     try:
         # Editors put a mark before the first line, and other systems write é in two letters: what looks the same is.
-        lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+        # File names need not be text in any encoding, nor free of what splitlines() takes for the end of a line.
+        text = path.read_text("utf-8-sig", errors="surrogateescape")
     except OSError as error:
         raise UserError(
             f"cannot read the request {path} ({error.strerror}); give a text file, one image a line"
         ) from None
-    except UnicodeDecodeError:
-        raise UserError(
-            f"cannot read the request {path}, which is no text; name one image a line in a text file"
-        ) from None
+    if "\0" in text:
+        raise UserError(f"cannot read the request {path}, which is no text; name one image a line in a text file")
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines:
         raise UserError(f"the request {path} is empty; list one index or name a line")
     erased = sum(not name for name in images.train_names)

@@ -15,14 +15,13 @@ import numpy as np
 from muc.config import DATASETS, Data
 from muc.data.coco import find_captions, read_coco
 from muc.data.files import ImageFiles, Pixels
-from muc.data.folders import check_parts, find_classes, find_labelled, find_parts, find_pictures, walk
+from muc.data.folders import check_parts, find_classes, find_given, find_labelled, find_parts, walk
 from muc.data.glyphs import load_glyph_pairs, load_glyphs
 from muc.data.images import ImageSet, as_uint8, check_label, from_labels
 from muc.data.pairs import Pairs, hold_out, load_pairs
 from muc.data.shards import find_shards, read_shards
 from muc.errors import UserError, check_name
 from muc.pictures import pool
-from muc.pictures.decode import IMAGE_SUFFIXES
 from muc.processes import first_only
 from muc.progress import meter
 
@@ -300,13 +299,6 @@ def decode(images: Pixels) -> np.ndarray:
 
 def read_owner_images(paths: Sequence[Path], channels: int, size: int) -> tuple[np.ndarray, list[str]]:
     """A data owner's picture files (folders are looked into), as (n, channels, size, size) uint8, and their names."""
-    found: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise UserError(f"there is no image '{path}'; give picture files or a folder of them")
-        inside = find_pictures(path) if path.is_dir() else [path]
-        if not inside:
-            raise UserError(f"the folder '{path}' holds no images ({', '.join(IMAGE_SUFFIXES)})")
-        found += inside
+    found = [path for _, path in find_given(paths)]
     files = ImageFiles(Path(), [str(path) for path in found], size, channels)
     return decode(files), [path.name for path in found]

@@ -5,7 +5,7 @@ from muc.errors import UserError
 from muc.models.backbones import build_backbone
 from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
-from muc.models.heads import build_head, width_of
+from muc.models.heads import build_head
 from muc.models.inputs import expecting
 from muc.models.moco import MoCo
 from muc.models.simclr import SimCLR
@@ -24,19 +24,16 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
     if settings.mean is not None and settings.std is not None:
         if len(settings.mean) != channels:
             raise UserError(
-                f"mean is {settings.mean} and the images have {channels} channels; give --mean and --std {channels} "
-                "numbers each"
+                f"--mean has {len(settings.mean)} numbers and the images {channels} channels; give --mean and --std a "
+                "number a channel"
             )
         backbone = expecting(backbone, settings.mean, settings.std)
-    projector = None if settings.head is None else build_head(settings.head, feature_dim)
-    projection_dim = settings.projection_dim if settings.head is None else width_of(settings.head)
+    projector, width = None, settings.projection_dim
+    if settings.head is not None:
+        projector, width = build_head(settings.head, feature_dim)
     if settings.algorithm == "simclr":
         return SimCLR(
-            backbone,
-            feature_dim,
-            projection_dim=projection_dim,
-            temperature=settings.temperature,
-            projector=projector,
+            backbone, feature_dim, projection_dim=width, temperature=settings.temperature, projector=projector
         )
     if settings.algorithm == "clip":
         return CLIP(
@@ -49,7 +46,7 @@ def build_model(settings: Model, channels: int, image_size: int) -> ContrastiveM
     return MoCo(
         backbone,
         feature_dim,
-        projection_dim=projection_dim,
+        projection_dim=width,
         temperature=settings.temperature,
         queue_size=settings.queue_size,
         key_momentum=settings.key_momentum,

@@ -97,7 +97,7 @@ def rebuild(settings: config.Model, channels: int, size: int, backbone: dict[str
         images.load_state_dict(backbone)
         return images.tower.eval()
     # Without groups: in evaluation MoCo's grouped batch norm is the ordinary one, and its weights have the same names.
-    network, _ = build_backbone(settings.architecture, channels, size)
+    network, _ = build_backbone(settings.architecture, channels, size, stem_relu=settings.stem_relu)
     network.load_state_dict(backbone)
     return network.eval()
 
@@ -140,16 +140,12 @@ def describe(run: RunFolder, settings: config.Model, backbone: dict[str, Tensor]
     """What a file must say to be used without the run it came from."""
     values = run.config()
     channels, _ = input_shape(run, settings.architecture, backbone)
-    if settings.architecture.startswith(config.OPEN_CLIP):
-        mean, std = normalisation(settings)
-    elif settings.mean is not None and settings.std is not None:
-        mean, std = settings.mean, settings.std
-    else:
-        gray = channels == 1
-        mean, std = (config.GRAY_MEAN, config.GRAY_STD) if gray else (config.IMAGENET_MEAN, config.IMAGENET_STD)
+    of_open_clip = settings.architecture.startswith(config.OPEN_CLIP)
+    mean, std = normalisation(settings) if of_open_clip else settings.normalisation(channels)
     return {
         "architecture": settings.architecture,
         "algorithm": settings.algorithm,
+        "stem_relu": settings.stem_relu,
         **({"towers": settings.towers} if settings.towers else {}),
         "input": {"channels": channels, "scaled_to": [0, 1], "mean": mean, "std": std},
         "method": values.get("method"),

@@ -19,10 +19,9 @@ from muc.models.naming import STYLES, Naming, Style, is_statistic
 # A second encoder that only follows the first: MoCo's keys, BYOL's target, an average, a teacher.
 MOMENTUM = re.compile(r"momentum|_k\.|(^|[._])(key|ema|target|teacher)[._]")
 HEAD = re.compile(
-    r"(^|\.)(key_|online_|target_)?(projection_head|projector|head)(_momentum|_ema)?\.(layers\.)?$|encoder_[qk]\.fc\.$"
+    r"(^|\.)(key_|online_|target_)?(projection_head|projector)(_momentum|_ema)?\.(layers\.)?$|encoder_[qk]\.fc\.$"
 )
-# Names that a classifier has, too, which is a single layer.
-DEEP_HEAD = re.compile(r"(^|\.)(contrastive_head|head|fc)(_momentum|_ema)?\.(layers\.)?$")
+ALSO_CLASSIFIERS = re.compile(r"(^|\.)(key_|online_|target_)?(contrastive_head|head|fc)(_momentum|_ema)?\.(layers\.)?$")
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,8 @@ def backbone_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
 
 def head_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
     """The projection heads of a file that have exactly the wanted tensors; those that only follow come last."""
-    deep = sum(len(shape) == 2 for shape in wanted.values()) > 1
-    named = re.compile(f"{HEAD.pattern}|{DEEP_HEAD.pattern}") if deep else HEAD
-    prefixes = [prefix for prefix in _prefixes(found, wanted, Style()) if named.search(prefix)]
+    linears = sum(len(shape) == 2 for shape in wanted.values())
+    prefixes = [prefix for prefix in _prefixes(found, wanted, Style()) if _names_head(prefix, linears)]
     fits = [_fit(found, wanted, prefix, "torchvision") for prefix in prefixes]
     whole = [f for f in fits if f.complete and len(f.matched) == sum(k.startswith(f.naming.prefix) for k in found)]
     return sorted(whole, key=lambda fit: fit.momentum)
@@ -69,14 +67,17 @@ def head_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
 
 def find_head(found: Shapes, feature_dim: int) -> tuple[str, ...] | None:
     """The layers of the file's projection head, if it has one that can be read."""
-    prefixes = sorted({re.sub(r"(\d+\.)?\w+$", "", key) for key in found}, key=lambda p: bool(MOMENTUM.search(p)))
-    for prefix in prefixes:
-        if not (layers := read_head(found, prefix, feature_dim)):
-            continue
-        may_classify = DEEP_HEAD.search(prefix) and not prefix.endswith(("encoder_q.fc.", "encoder_k.fc."))
-        if (len(layers) > 1) if may_classify else HEAD.search(prefix):
+    prefixes = dict.fromkeys(re.sub(r"(\d+\.)?\w+$", "", key) for key in found)  # in the file's order
+    for prefix in sorted(prefixes, key=lambda prefix: bool(MOMENTUM.search(prefix))):
+        layers = read_head(found, prefix, feature_dim)
+        if layers and _names_head(prefix, sum(layer.startswith("linear") for layer in layers)):
             return layers
     return None
+
+
+def _names_head(prefix: str, linears: int) -> bool:
+    """A classifier has some of these names, too, and is a single layer."""
+    return bool(HEAD.search(prefix) or (linears > 1 and ALSO_CLASSIFIERS.search(prefix)))
 
 
 def _prefixes(found: Iterable[str], wanted: Shapes, style: Style) -> list[str]:
@@ -146,9 +147,15 @@ def check_values(keys: Iterable[str], tensors: Mapping[str, Tensor], file: Path)
 
 
 @cache
-def backbone_shapes(architecture: str, channels: int, image_size: int) -> Shapes:
+def backbone_form(architecture: str, channels: int, image_size: int) -> tuple[Shapes, int]:
+    """-> (shapes of its tensors, feature_dim)"""
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
-        return shapes(build_backbone(architecture, channels, image_size)[0].state_dict())
+        network, feature_dim = build_backbone(architecture, channels, image_size)
+    return shapes(network.state_dict()), feature_dim
+
+
+def backbone_shapes(architecture: str, channels: int, image_size: int) -> Shapes:
+    return backbone_form(architecture, channels, image_size)[0]
 
 
 def _differences(fit: Fit, found: Shapes, wanted: Shapes) -> str:

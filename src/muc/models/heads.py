@@ -1,6 +1,7 @@
 """Projection heads that a user's checkpoint brings, as lists of layers."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
@@ -14,8 +15,10 @@ Shapes = dict[str, torch.Size]
 LAYER = re.compile(r"linear [1-9]\d*( bias)?|norm( plain)?|relu")
 
 
-def build_head(layers: Sequence[str], width: int) -> nn.Module:
-    """-> a single layer, or a sequence whose keys are numbered as the layers are."""
+def build_head(layers: Sequence[str], width: int) -> tuple[nn.Module, int]:
+    """-> (a single layer, or a sequence whose keys are numbered as the layers are; the width of what it gives)"""
+    if not layers or not layers[0].startswith("linear"):
+        raise UserError(f"the projection head begins with {list(layers)[:1]}; give a linear layer first")
     built: list[nn.Module] = []
     for layer in layers:
         if not LAYER.fullmatch(layer):
@@ -28,12 +31,7 @@ def build_head(layers: Sequence[str], width: int) -> nn.Module:
             built.append(nn.BatchNorm1d(width, affine="plain" not in options))
         else:
             built.append(nn.ReLU(inplace=True))
-    return built[0] if len(built) == 1 else nn.Sequential(*built)
-
-
-def width_of(layers: Sequence[str]) -> int:
-    """Of what the head gives."""
-    return next(int(layer.split()[1]) for layer in reversed(layers) if layer.startswith("linear"))
+    return (built[0] if len(built) == 1 else nn.Sequential(*built)), width
 
 
 def read_head(found: Shapes, prefix: str, width: int) -> tuple[str, ...] | None:
@@ -45,19 +43,21 @@ def read_head(found: Shapes, prefix: str, width: int) -> tuple[str, ...] | None:
     if "weight" in inside:  # one layer, which has no number
         layer = _layer(inside, width)
         return (layer,) if layer and layer.startswith("linear") else None
-    if not all(re.fullmatch(r"\d+\.\w+", key) for key in inside):
+    parts: dict[str, Shapes] = defaultdict(dict)
+    for key, shape in inside.items():
+        number, _, name = key.partition(".")
+        parts[number][name] = shape
+    if not all(map(str.isdecimal, parts)):
         return None
-    numbers = sorted({int(key.partition(".")[0]) for key in inside})
     layers: list[str] = []
-    for number in numbers:
-        names = {key.partition(".")[2]: shape for key, shape in inside.items() if int(key.partition(".")[0]) == number}
-        if number == len(layers) + 1 and layers:
+    for number in sorted(parts, key=int):
+        if int(number) == len(layers) + 1 and layers:
             layers.append("relu")
-        layer = _layer(names, width)
-        if number != len(layers) or layer is None:
+        layer = _layer(parts[number], width)
+        if int(number) != len(layers) or layer is None:
             return None
         layers.append(layer)
-        width = width_of(layers) if layer.startswith("linear") else width
+        width = int(layer.split()[1]) if layer.startswith("linear") else width
     return tuple(layers) if len(layers) > 1 and layers[0].startswith("linear") else None
 
 

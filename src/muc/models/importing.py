@@ -15,7 +15,16 @@ from muc.data.sources import whole_path
 from muc.errors import UserError
 from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
-from muc.models.fitting import Fit, backbone_fits, check_values, find_backbone, find_head, head_fits, shapes
+from muc.models.fitting import (
+    Fit,
+    backbone_fits,
+    backbone_form,
+    check_values,
+    find_backbone,
+    find_head,
+    head_fits,
+    shapes,
+)
 from muc.models.importing_clip import fill_clip, locate
 from muc.models.moco import MoCo
 from muc.models.weight_files import read_weights
@@ -90,18 +99,15 @@ Taken = tuple[config.Pretraining, ContrastiveModel, ImportSummary, dict[str, Any
 
 
 def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:
-    fit = find_backbone(shapes(tensors), settings.model.architecture, images.channels, images.image_size, file)
-    if fit.naming.style == "lightly children":
-        settings = replace(settings, model=replace(settings.model, stem_relu=False))
+    shape, found = (settings.model.architecture, images.channels, images.image_size), shapes(tensors)
+    fit, head = find_backbone(found, *shape, file), find_head(found, backbone_form(*shape)[1])
+    stem_relu = settings.model.stem_relu and fit.naming.style != "lightly children"
+    settings = replace(settings, model=replace(settings.model, head=head, stem_relu=stem_relu))
     model = fresh_model(settings, images, settings.seed)
-    if not head_fits(shapes(tensors), projector := shapes(model.get_submodule("projector").state_dict())):
-        width = next(shape[1] for shape in projector.values() if len(shape) == 2)
-        if layers := find_head(shapes(tensors), width):
-            settings = replace(settings, model=replace(settings.model, head=layers))
-            model = fresh_model(settings, images, settings.seed)
     summary = fill(model, tensors, fit, file)
-    if settings.model.head is not None:
-        summary = replace(summary, notes=(*summary.notes, f"projection head: {', '.join(settings.model.head)}"))
+    if head is not None:
+        guess = "; what has no weights was taken for a ReLU" if "relu" in head else ""
+        summary = replace(summary, notes=(*summary.notes, f"projection head: {', '.join(head)}{guess}"))
     return settings, model, summary, asdict(fit.naming)
 
 

@@ -1,13 +1,12 @@
 """Encoders that were trained on images normalised in another way than muc's."""
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from muc.config import GRAY_MEAN, GRAY_STD, IMAGENET_MEAN, IMAGENET_STD
+from muc.config import Model, check_normalisation
 from muc.errors import UserError
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -16,8 +15,7 @@ Network = TypeVar("Network", bound=nn.Module)
 def expecting(network: Network, mean: Sequence[float], std: Sequence[float]) -> Network:
     """The same network, which from now on is given images as it was trained on them: scaled to [0, 1], then normalised
     by this mean and deviation, one number a channel. Its weights and their names stay as they are."""
-    if len(mean) != len(std) or len(mean) not in (1, 3) or not all(map(isfinite, mean)) or not min(std) > 0:
-        raise UserError(f"mean is {mean} and std {std}; give each 3 numbers (of gray images 1), those of std above 0")
+    check_normalisation(mean, std)
     if hasattr(network, "input_scale"):
         raise UserError("the network expects a normalisation already; say so once")
     scale, shift = rescaling(mean, std)
@@ -29,10 +27,9 @@ def expecting(network: Network, mean: Sequence[float], std: Sequence[float]) -> 
 
 def rescaling(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tensor]:
     """-> (scale, shift) from images as all encoders get them to images normalised by this mean and deviation."""
-    ours = (IMAGENET_MEAN, IMAGENET_STD) if len(mean) == 3 else (GRAY_MEAN, GRAY_STD)
     (our_mean, our_std), (their_mean, their_std) = (
         (torch.tensor(m, dtype=torch.float64)[:, None, None], torch.tensor(s, dtype=torch.float64)[:, None, None])
-        for m, s in (ours, (mean, std))
+        for m, s in (Model().normalisation(len(mean)), (mean, std))
     )
     return (our_std / their_std).float(), ((our_mean - their_mean) / their_std).float()
 
@@ -40,4 +37,9 @@ def rescaling(mean: Sequence[float], std: Sequence[float]) -> tuple[Tensor, Tens
 def _rescale(network: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     images, *others = inputs
     scale, shift = (network.get_buffer(name).to(images.dtype) for name in ("input_scale", "input_shift"))
+    if images.shape[1] != len(scale):
+        raise UserError(
+            f"the network expects images of {len(scale)} channels, as its mean and deviation have numbers, and these "
+            f"have {images.shape[1]}; give a number a channel"
+        )
     return images * scale + shift, *others

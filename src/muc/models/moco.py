@@ -39,7 +39,7 @@ class MoCo(ContrastiveModel):
         self.temperature = temperature
         self.key_momentum = key_momentum
         self.norm_groups = norm_groups
-        self.projector = projector or nn.Linear(feature_dim, projection_dim)
+        self.projector = projector if projector is not None else nn.Linear(feature_dim, projection_dim)
         self.key_backbone = deepcopy(backbone).requires_grad_(False)
         self.key_projector = deepcopy(self.projector).requires_grad_(False)
         # Random directions, as in the original, until real keys have filled the queue.

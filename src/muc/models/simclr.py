@@ -26,12 +26,16 @@ class SimCLR(ContrastiveModel):
         self.backbone = backbone
         self.temperature = temperature
         hidden_dim = hidden_dim or feature_dim
-        self.projector = projector or nn.Sequential(
-            nn.Linear(feature_dim, hidden_dim, bias=False),
-            nn.BatchNorm1d(hidden_dim),
-            nn.ReLU(inplace=True),
-            nn.Linear(hidden_dim, projection_dim, bias=False),
-            nn.BatchNorm1d(projection_dim),
+        self.projector = (
+            projector
+            if projector is not None
+            else nn.Sequential(
+                nn.Linear(feature_dim, hidden_dim, bias=False),
+                nn.BatchNorm1d(hidden_dim),
+                nn.ReLU(inplace=True),
+                nn.Linear(hidden_dim, projection_dim, bias=False),
+                nn.BatchNorm1d(projection_dim),
+            )
         )
 
     def projected(self, images: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from copy import deepcopy
 
 import torch
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from muc.config import TIMM
 from muc.errors import UserError, check_name, missing
@@ -25,6 +26,7 @@ def timm_backbone(architecture: str, channels: int, image_size: int, norm_groups
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         detail = str(error).partition("\n")[0]
         raise UserError(f"{fault} ({detail}); give another --image-size or architecture") from None
+    make_repeatable(network)
     if feature_dim is None:
         raise UserError(f"{fault} and give one vector an image; give another architecture")
     if norm_groups > 1:
@@ -45,6 +47,18 @@ def _feature_dim(network: nn.Module, channels: int, image_size: int) -> int | No
     ghost = deepcopy(network).to("meta").eval()  # shapes alone: nothing is computed
     features = ghost(torch.empty(2, channels, image_size, image_size, device="meta"))
     return features.shape[1] if features.ndim == 2 else None
+
+
+def make_repeatable(network: nn.Module) -> None:
+    """Dropout and dropped paths draw from torch's own generator, which no run saves: a run that is resumed would end
+    with other bits."""
+    from timm.layers import DropPath
+
+    for module in network.modules():
+        if isinstance(module, _DropoutNd):
+            module.p = 0.0
+        elif isinstance(module, DropPath):
+            module.drop_prob = 0.0
 
 
 def split_norms(network: nn.Module, groups: int) -> None:

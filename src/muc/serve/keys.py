@@ -64,8 +64,8 @@ class KeyFile:
     def __init__(self, run: Path) -> None:
         self.run, self.folder = run, run / "serve"
         self.path, self.secret_path = self.folder / "keys.json", self.folder / "secret"
-        self._seen: tuple[int, ...] = ()
-        self._keys: list[Key] = []
+        # The file as it was seen, and what it held: one attribute, because several threads look at it.
+        self._cache: tuple[tuple[int, ...], list[Key]] = (), []
 
     def all(self) -> list[Key]:
         """All, revoked ones too. Read again only when the file changed: atomic writes give it a new inode."""
@@ -74,9 +74,11 @@ class KeyFile:
         except FileNotFoundError:
             return []
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
-        if seen != self._seen:
-            self._keys, self._seen = self._read(), seen
-        return self._keys
+        known, keys = self._cache
+        if seen != known:
+            keys = self._read()
+            self._cache = seen, keys
+        return keys
 
     def find(self, token: str) -> Key:
         """The key that was shown. Every stored hash is compared in constant time: time tells nothing about them."""

@@ -96,7 +96,7 @@ def read_answers(folder: AuditFolder, phase: Phase, commitment: Commitment, secr
     digests: list[str] = []
     known: dict[Query, str] = {}
     times: list[str] = []
-    files = sorted(folder.answers.glob(f"{phase}-*.json"))
+    files = sorted(folder.answers.glob(f"{phase}-*.json"), key=lambda path: (len(path.name), path.name))
     about: tuple[int, str | None, list[int]] | None = None
     key: str | None = None
     for path in files:

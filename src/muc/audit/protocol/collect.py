@@ -1,6 +1,7 @@
 """Asking one model all its questions, once each, and going on where it was cut off."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from muc.audit.protocol.pictures import Pictures, pixel_digest, read_images, to_
 from muc.audit.protocol.queries import batch_size
 from muc.audit.protocol.signing import load_key, public_hex
 from muc.errors import UserError
-from muc.storage import PARTIAL
+from muc.storage import PARTIAL, Hold
 
 Report = Callable[[int, int], None]
 """How many of how many questions are answered."""
@@ -29,6 +30,13 @@ def collect(
 
     Who asks several models calls `check_endpoint` with all of them first.
     """
+    with Hold(folder.path) if folder.path.is_dir() else nullcontext():  # two at once would pay twice for each question
+        return _collect(folder, phase, endpoint, paths, report)
+
+
+def _collect(
+    folder: AuditFolder, phase: Phase, endpoint: Endpoint, paths: Sequence[Path] | None, report: Report
+) -> Collected:
     commitment, secret, key = folder.commitment(), folder.secret(), load_key(folder.key_file)
     if public_hex(key) != commitment.public_key:
         raise UserError(f"{folder.key_file} is not the key of {folder.commitment_file}; restore it from a copy")

@@ -105,7 +105,7 @@ def _check_images(records: list[ImageRecord]) -> None:
                 "or one of them could be deleted and the other held back or withheld"
             )
         seen[image.sha256] = image.name
-        if image.name.splitlines() != [image.name]:
+        if "\n" in image.name:
             raise UserError(f"the file name {image.name!r} holds a line break; rename the file")
     for name, count in Counter(image.name for image in records).items():
         if count > 1:
