@@ -29,8 +29,8 @@ from muc.evaluation.probe import train_probe
 from muc.evaluation.white_box import evaluate
 from muc.models import ContrastiveModel, build_model
 from muc.recipes import recipe
-from muc.run_folder import Split
 from muc.runtime import Runtime
+from muc.split import Split
 
 
 def timed(name: str, work: Callable[[], Any], runtime: Runtime) -> dict[str, Any]:

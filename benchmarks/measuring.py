@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from muc.cores import core_count
 from muc.environment import environment
 from muc.errors import UserError
+from muc.machine import core_count
 from muc.runtime import Runtime
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from PIL import Image
 
 import muc
-from muc.cores import core_count
+from muc.machine import core_count
 
 MUC = [sys.executable, "-m", "muc"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(muc.__file__).parents[1])}  # the server is of this very tree

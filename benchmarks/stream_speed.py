@@ -29,11 +29,11 @@ from torch.utils.data import DataLoader
 from torchvision import datasets, transforms
 
 from muc import config
-from muc.cores import core_count
 from muc.data import ImageSet, load_images, plan_batches
 from muc.data.feed import bound_by, make_feed
 from muc.data.files import ImageFiles, thread_count
 from muc.data.loader import BatchPlan
+from muc.machine import core_count
 from muc.methods import Retrain
 from muc.models import build_model
 from muc.recipes import recipe

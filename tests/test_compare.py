@@ -12,7 +12,8 @@ from muc import compare
 from muc.__main__ import main
 from muc.compare import Comparison, gaps_of, rank, reasons
 from muc.errors import Interrupted
-from muc.run_folder import RunFolder, Split
+from muc.run_folder import RunFolder
+from muc.split import Split
 
 
 def record(method: str, ag: float | None, auc: float) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from muc import storage
 from muc.__main__ import main
 from muc.errors import UserError
-from muc.run_folder import RunFolder, Split
+from muc.run_folder import RunFolder
+from muc.split import Split
 from muc.storage import (
     load_tensors,
     make_folder,

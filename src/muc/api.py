@@ -21,8 +21,8 @@ from muc.methods.recipes import default_method
 from muc.models import CLIP, ContrastiveModel
 from muc.progress import meter
 from muc.recipes import recipe
-from muc.run_folder import Split
 from muc.runtime import Runtime
+from muc.split import Split
 from muc.train import Training
 
 

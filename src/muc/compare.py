@@ -18,8 +18,9 @@ from muc.methods.recipes import default_method
 from muc.report.sources import COMPARISON
 from muc.report.summary import SOMETHING
 from muc.report.words import method_name, metric_name, minutes
-from muc.run_folder import RunFolder, Split
+from muc.run_folder import RunFolder
 from muc.search import draw_trials, labelled, pick, serve_all
+from muc.split import Split
 from muc.storage import write_json
 
 LOST = {"lost_retain_accuracy": "RA", "lost_test_accuracy": "TA"}

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from muc import config
-from muc.cores import core_count
 from muc.errors import UserError
+from muc.machine import core_count
 from muc.methods import Method, usual_methods
 from muc.methods.recipes import default_method
 from muc.progress import meter, silence

@@ -34,8 +34,9 @@ from muc.opening import (
 )
 from muc.progress import meter
 from muc.restoring import restore
-from muc.run_folder import RunFolder, Split, Tensors, inside_run
+from muc.run_folder import RunFolder, Tensors, inside_run
 from muc.runtime import Runtime
+from muc.split import Split
 from muc.storage import Hold
 from muc.train import Training
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from muc import augment, config, processes
 from muc.augment import ViewParameters
-from muc.cores import core_count
 from muc.errors import UserError
+from muc.machine import core_count
 from muc.models.contract import set_fast
 from muc.recorder import Recorder
 from muc.seeds import derive_seed

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from muc.config import Data
-from muc.data import ImageSet, from_dataset, from_pairs, load_images, sources
+from muc.data import ImageSet, from_dataset, from_pairs, load_images, npz
 from muc.data.folders import find_pictures
 from muc.data.glyphs import SCRIPTS
 from muc.data.images import to_pixels
@@ -606,16 +606,16 @@ def test_an_array_larger_than_memory_is_refused_before_it_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez(tmp_path / "mine.npz", images=GREY, labels=LABELS)
-    monkeypatch.setattr(sources, "memory", lambda: 100)
+    monkeypatch.setattr(npz, "memory", lambda: 100)
     with pytest.raises(UserError, match=r"images\.npy unpacks to 848 bytes, more than this machine's memory"):
         load(tmp_path / "mine.npz")
 
 
 def test_arrays_are_unpacked_whole_across_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "PIECE", 7)
+    monkeypatch.setattr(npz, "PIECE", 7)
     arrays = {"images": np.asfortranarray(COLOUR), "labels": LABELS, "none": np.zeros((0, 3))}
     np.savez_compressed(tmp_path / "mine.npz", **arrays)
-    found = sources.read_npz(tmp_path / "mine.npz")
+    found = npz.read_npz(tmp_path / "mine.npz")
     for name, array in arrays.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muc.config import Data, Request
 from muc.data import ImageSet, apply_request, forget_indices, make_split
 from muc.errors import UserError
-from muc.run_folder import Split
+from muc.split import Split
 from muc.storage import tell_once
 
 N = 100

@@ -15,8 +15,8 @@ from muc.evaluation.gaps import gaps, gaps_to_held_out
 from muc.evaluation.pairs import embed_pairs, evaluate, look_at_pairs, pair_matrix, pair_membership, pair_similarity
 from muc.evaluation.retrieval import prompts, retrieval, text_to_image_ranks, zero_shot
 from muc.models import CLIP, build_model
-from muc.run_folder import Split
 from muc.runtime import Runtime
+from muc.split import Split
 
 CPU = Runtime(RuntimeSettings(device="cpu", threads=1))
 

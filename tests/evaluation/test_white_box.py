@@ -15,8 +15,8 @@ from muc.evaluation import white_box
 from muc.evaluation.membership import auc, best_threshold
 from muc.evaluation.white_box import evaluate
 from muc.models import ContrastiveModel, MoCo, SimCLR
-from muc.run_folder import Split
 from muc.runtime import Runtime
+from muc.split import Split
 
 RUNTIME = Runtime(config.Runtime(device="cpu", threads=1))
 SETTINGS = Pretraining(probe=Probe(epochs=2, batch_size=16, learning_rate=0.1))

@@ -11,7 +11,8 @@ import pytest
 from report_records import record
 
 from muc.__main__ import main
-from muc.run_folder import RunFolder, Split
+from muc.run_folder import RunFolder
+from muc.split import Split
 
 EMPTY = np.array([], dtype=np.int64)
 

@@ -12,10 +12,11 @@ from muc import config, opening
 from muc.__main__ import main
 from muc.errors import UserError
 from muc.reproduce import RECIPES, find_recipe, recipe, white_box
+from muc.reproduce.cost import JUDGING_SECONDS, START_SECONDS, epoch_seconds
 from muc.reproduce.provenance import where_settings_come_from
 from muc.reproduce.recipe import Options, Step, carry_out
 from muc.reproduce.time_memory import TimeMemory, tabulate
-from muc.reproduce.trial import AC, JUDGING_SECONDS, START_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.storage import write_json
@@ -175,7 +176,7 @@ def test_costs_are_those_of_what_is_left(tmp_path: Path) -> None:
     write_metrics(trial.folder / "retrain", 600)
     for done in ("finetune", "finetune-trial2"):
         write_json(trial.folder / done / "result.json", {})
-    assert trial.pretrain().seconds == pytest.approx(600 * trial.epoch_seconds())
+    assert trial.pretrain().seconds == pytest.approx(600 * epoch_seconds(trial.settings))
     assert trial.serve("retrain").seconds == pytest.approx(whole["retrain"] / 4)
     judged = 4 * JUDGING_SECONDS
     assert trial.serve("finetune").seconds - judged == pytest.approx((whole["finetune"] - judged) / 2)

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from muc.cores import core_count
 from muc.errors import UserError
+from muc.machine import core_count
 from muc.pictures import pool
 from muc.pictures.decode import read_image
 from muc.pictures.worker import Piece

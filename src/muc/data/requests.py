@@ -16,7 +16,7 @@ from muc.data.images import ImageSet
 from muc.data.loader import MIN_RETAIN
 from muc.errors import UserError, check_name
 from muc.processes import first_only
-from muc.run_folder import Split
+from muc.split import Split
 from muc.storage import tell_once
 
 SURELY = 0.8  # how much alike names are before one is offered for another: a wrong one would forget a wrong image

@@ -6,7 +6,7 @@ from muc.config import Data
 from muc.data.images import ImageSet
 from muc.data.loader import MIN_RETAIN
 from muc.errors import UserError
-from muc.run_folder import Split
+from muc.split import Split
 
 
 def make_split(images: ImageSet, data: Data, seed: int) -> Split:

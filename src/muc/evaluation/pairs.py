@@ -18,8 +18,8 @@ from muc.evaluation.features import embed
 from muc.evaluation.retrieval import prompts, retrieval, zero_shot
 from muc.evaluation.white_box import to_millionths
 from muc.models import CLIP
-from muc.run_folder import Split
 from muc.runtime import Runtime
+from muc.split import Split
 
 TEXTS = 2048  # how many captions the model reads at once
 

@@ -15,8 +15,9 @@ from muc.evaluation.pairs import evaluate as evaluate_pairs
 from muc.evaluation.white_box import evaluate
 from muc.models import CLIP
 from muc.progress import meter
-from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, Split, identity
+from muc.run_folder import ORIGINAL_RECORD, RECORD, RunFolder, identity
 from muc.runtime import Runtime
+from muc.split import Split
 from muc.storage import FORMAT_VERSION, prepare_folder, read_object
 
 SEARCH_PROBE_EPOCHS = 20

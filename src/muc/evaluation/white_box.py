@@ -15,9 +15,9 @@ from muc.evaluation.chunks import hold
 from muc.evaluation.features import alignment, chunk_size, embed
 from muc.evaluation.probe import confidences, train_probe
 from muc.models import ContrastiveModel
-from muc.run_folder import Split
 from muc.runtime import Runtime
 from muc.seeds import derive_seed
+from muc.split import Split
 
 NONE = np.arange(0)
 

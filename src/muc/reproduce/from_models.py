@@ -18,9 +18,10 @@ from muc.models import ContrastiveModel
 from muc.report.group import ORDER, Setting
 from muc.report.words import setting_name
 from muc.reproduce.choices import write_choices
+from muc.reproduce.cost import EVALUATION_SECONDS
 from muc.reproduce.provenance import settings_of_ac, where_settings_come_from
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.seeds import derive_seed

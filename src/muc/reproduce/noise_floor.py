@@ -17,9 +17,10 @@ from muc.report.cells import NOT_MEANT, Cell, Table, number
 from muc.report.group import Record, stat
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import seed_count
+from muc.reproduce.cost import EVALUATION_SECONDS, share_left
 from muc.reproduce.from_models import name_of
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.trial import EVALUATION_SECONDS, Trial, encoder_settings, share_left
+from muc.reproduce.trial import Trial, encoder_settings
 from muc.run_folder import RunFolder
 
 TRAININGS = (1, 2)

@@ -15,10 +15,11 @@ from muc.evaluation.alignment_gaps import GapStatistics, Spread, gap_statistics
 from muc.paper.t_tests import TESTS, p_value
 from muc.report.cells import Cell, Table
 from muc.report.sheet import Sheet, write_sheet
+from muc.reproduce.cost import EVALUATION_SECONDS
 from muc.reproduce.from_models import Opened, made_from, name_of
 from muc.reproduce.provenance import settings_of_ac
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for
-from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.storage import read_json
 

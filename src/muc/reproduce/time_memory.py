@@ -25,8 +25,8 @@ from muc.recipes import recipe
 from muc.report.cells import MISSING, Cell, Table
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import architecture_name, method_name
+from muc.reproduce.cost import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS, share_passed
 from muc.reproduce.recipe import Options, Recipe, Step, algorithms_for, computed
-from muc.reproduce.trial import RELATIVE_COST, SECONDS_PER_EPOCH, START_SECONDS, share_passed
 from muc.runtime import Runtime
 from muc.storage import read_json
 from muc.train import Training

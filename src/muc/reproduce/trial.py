@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-from muc import config, opening, paper, runs
+from muc import config, opening, runs
 from muc.compare import serve
 from muc.errors import UserError
 from muc.evaluation.records import evaluate_runs, kept_record
@@ -19,18 +19,20 @@ from muc.methods import Method
 from muc.methods.recipes import paper_method
 from muc.recipes import recipe
 from muc.reproduce.choices import given_method
+from muc.reproduce.cost import (
+    EVALUATION_SECONDS,
+    JUDGING_SECONDS,
+    START_SECONDS,
+    epoch_seconds,
+    share_left,
+    share_passed,
+)
 from muc.reproduce.recipe import Options, Step
 from muc.run_folder import RunFolder
 from muc.search import draw_trials, labelled, pick, serve_all
 from muc.storage import read_json
 
 AC = "alignment_calibration"
-SECONDS_PER_EPOCH = {"simclr": 0.98, "moco": 0.7, "clip": 1.55}
-"""Of 45,000 images by a ResNet-18 in whole trainings on one H200 (docs/speed.md); clip's of 20,000 pairs of 64 px."""
-RELATIVE_COST = {"resnet18": 1.0, "resnet34": 1.74, "resnet50": 3.49, "resnet101": 5.6, "resnet152": 7.97}
-"""Measured likewise (results/engine/time-memory.json)."""
-TIMED_IMAGES = 45_000
-EVALUATION_SECONDS, JUDGING_SECONDS, START_SECONDS = 15.0, 5.0, 4.0
 
 
 def encoder_settings(
@@ -179,7 +181,7 @@ class Trial:
                 runs.pretrain_run(self.settings, run.path, self.options.runtime)
 
         epochs = self.settings.optimisation.epochs
-        seconds = share_left(run, epochs) * epochs * self.epoch_seconds()
+        seconds = share_left(run, epochs) * epochs * epoch_seconds(self.settings)
         return Step(f"pretrain {run.path.name}", seconds, lambda: run.done, work, self.settings.data)
 
     def check_encoder(self) -> None:
@@ -239,16 +241,11 @@ class Trial:
         found = [record for run in judged if (record := kept_record(run, self.retrain))]
         return found if len(found) == len(judged) else []
 
-    def epoch_seconds(self) -> float:
-        model, data = self.settings.model, self.settings.data.name
-        images = paper.TRAINING_IMAGES.get(data, TIMED_IMAGES)
-        return SECONDS_PER_EPOCH[model.algorithm] * RELATIVE_COST.get(model.architecture, 1.0) * images / TIMED_IMAGES
-
     def epochs(self, method: Method) -> int:
         return method.epochs or self.settings.optimisation.epochs
 
     def method_seconds(self, method: Method) -> float:
-        return self.epochs(method) * share_passed(method, self.fraction) * self.epoch_seconds() + START_SECONDS
+        return self.epochs(method) * share_passed(method, self.fraction) * epoch_seconds(self.settings) + START_SECONDS
 
 
 def without_place(settings: config.Pretraining) -> config.Pretraining:
@@ -264,13 +261,3 @@ def flattened(settings: config.Pretraining) -> dict[str, Any]:
         for part, values in asdict(settings).items()
         for key, value in (values if isinstance(values, dict) else {"": values}).items()
     }
-
-
-def share_left(run: RunFolder, epochs: int) -> float:
-    """Of a training that may have been cut off. What it had not saved, a minute at most, is not counted."""
-    return 0.0 if run.done else 1 - min(len(run.metrics()), epochs) / epochs
-
-
-def share_passed(method: Method | type[Method], fraction: float) -> float:
-    """Of all training images, how many a method's epoch passes over."""
-    return {"retain": 1 - fraction, "forget": fraction, "mixed": 1.0}[method.rows]

@@ -21,9 +21,10 @@ from muc.report.group import stat
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.sweep_charts import angle_histograms
 from muc.report.words import DATA, seed_count
+from muc.reproduce.cost import EVALUATION_SECONDS
 from muc.reproduce.from_models import made_from
 from muc.reproduce.recipe import Options, Recipe, Step
-from muc.reproduce.trial import AC, EVALUATION_SECONDS, Trial, encoder_settings
+from muc.reproduce.trial import AC, Trial, encoder_settings
 from muc.run_folder import RunFolder
 from muc.runtime import Runtime
 from muc.storage import read_json

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from muc.cores import core_count
+from muc.machine import core_count
 
 
 def test_processes_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
