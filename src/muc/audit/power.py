@@ -181,12 +181,12 @@ def plan(
     )
 
 
-def enough_images(effect: Effect, more_than: int, alpha: float = ALPHA, seed: int = 0) -> int | None:
+def enough_images(effect: Effect, more_than: int) -> int | None:
     """How many images find the effect with power `ENOUGH`, by steps of a quarter; None if `MOST_SIMULATED` do not."""
     n = more_than
     while n < MOST_SIMULATED:
         n = min(MOST_SIMULATED, 2 * math.ceil(0.625 * n))  # in halves
-        if model_power(n // 2, n // 2, effect, CAUTIOUS_RHO, alpha, repetitions=400, seed=seed) >= ENOUGH:
+        if model_power(n // 2, n // 2, effect, CAUTIOUS_RHO, ALPHA, repetitions=400, seed=0) >= ENOUGH:
             return n
     return None
 

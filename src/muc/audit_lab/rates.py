@@ -22,10 +22,10 @@ class Rate:
     """Bootstrap over clusters: trials of one cluster may all depend on each other."""
 
 
-def rate_of(happened: np.ndarray, seed: int = 0) -> Rate:
+def rate_of(happened: np.ndarray) -> Rate:
     """(clusters, trials) of truth values -> the rate over all."""
     low, high = clopper_pearson(int(happened.sum()), happened.size)
-    cluster_low, cluster_high = cluster_interval(happened.mean(axis=1), seed)
+    cluster_low, cluster_high = cluster_interval(happened.mean(axis=1))
     return Rate(float(happened.mean()), happened.size, low, high, cluster_low, cluster_high)
 
 
@@ -36,9 +36,9 @@ def clopper_pearson(count: int, trials: int, confidence: float = 0.95) -> tuple[
     return float(low), float(high)
 
 
-def cluster_interval(rates: np.ndarray, seed: int = 0, confidence: float = 0.95) -> tuple[float, float]:
-    """(clusters,) rates of equally large clusters -> percentiles of the mean over clusters drawn with replacement."""
-    drawn = np.random.default_rng(seed).integers(len(rates), size=(RESAMPLES, len(rates)))
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(rates[drawn].mean(axis=1), [tail, 1 - tail])
+def cluster_interval(rates: np.ndarray) -> tuple[float, float]:
+    """(clusters,) rates of equally large clusters -> percentiles of the mean over clusters drawn with replacement: a
+    95 % interval."""
+    drawn = np.random.default_rng(0).integers(len(rates), size=(RESAMPLES, len(rates)))
+    low, high = np.quantile(rates[drawn].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)

@@ -35,7 +35,9 @@ def evaluate(argv: Sequence[str]) -> None:
 
     records = evaluate_runs(chosen, against, flags.runtime)
     if flags.json:
-        print_json([{key: value for key, value in record.items() if key != "per_sample"} for record in records])
+        from muc.report.group import without_samples
+
+        print_json([without_samples(record) for record in records])
     else:
         print_tables(records)
 

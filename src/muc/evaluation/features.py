@@ -30,19 +30,17 @@ def alignment(
     runtime: Runtime,
     seed: int,
     n_views: int = 10,
-    projected: bool = False,
 ) -> Tensor:
     """(n,) mean cosine between all pairs of `n_views` random views of each image (45 pairs for 10 views).
 
-    Views depend on the seed alone: two models compared with one seed see the same pixels. With `projected` the
-    comparison is between what the contrastive loss sees instead of backbone features.
+    Views depend on the seed alone: two models compared with one seed see the same pixels.
     """
     generator = runtime.generator("alignment", seed)
     scores = []
     for part in chunks(pixels, max(1, chunk_size(pixels) // n_views), runtime):
         repeated, size = part.repeat_interleave(n_views, 0), part.shape[-1]
         parameters = augment.draw(len(repeated), size, size, views, generator)
-        features = _features(model, runtime.transform(repeated, parameters, size, views), runtime, projected)
+        features = _features(model, runtime.transform(repeated, parameters, size, views), runtime)
         z = normalize(features, dim=-1).unflatten(0, (-1, n_views))
         # The sum over all pairs of unit vectors is |sum z|^2; without the n equal ones, over the n (n - 1) others.
         total = z.sum(dim=1).square().sum(dim=-1)

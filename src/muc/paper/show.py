@@ -4,7 +4,7 @@ from typing import Any
 
 from muc.paper import load
 from muc.paper.t_tests import t_tests
-from muc.report.tables import Cell, Table
+from muc.report.cells import Cell, Table
 
 UNSHOWN = ("gaps", "bold", "p_relation", "mark")
 

@@ -1,6 +1,7 @@
 """Result files -> tables, figures and one self-contained page. Imports no torch."""
 
 from muc.report.build import write_report
-from muc.report.tables import Cell, Table, all_tables
+from muc.report.cells import Cell, Table
+from muc.report.tables import all_tables
 
 __all__ = ["Cell", "Table", "all_tables", "write_report"]

@@ -1,10 +1,10 @@
 """Who came closest to Retrain, in sentences: ties are named as ties, and chance as chance."""
 
+from muc.report.cells import number
 from muc.report.group import Comparison, Entry, Stat
 from muc.report.held_out import held_out_order
 from muc.report.noise import Noise, lead_of, led, pairs_among
 from muc.report.ranks import at_place, ranks
-from muc.report.tables import number
 from muc.report.words import entry_name, listing, method_name, points, seed_count
 
 AS_CLOSE = 0.05  # points of AG that make no difference, where no second Retrain tells what chance makes of it

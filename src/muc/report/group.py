@@ -124,6 +124,11 @@ class Comparison:
         return [self.entries[i] for _, i in sorted(known)]
 
 
+def without_samples(record: Record) -> Record:
+    """Without the values of single images, which are for drawing and tests."""
+    return {key: value for key, value in record.items() if key != "per_sample"}
+
+
 def compare(records: list[Record]) -> list[Comparison]:
     """One comparison per setting, in the order in which settings first occur."""
     grouped: dict[Setting, dict[Any, Record]] = defaultdict(dict)

@@ -57,11 +57,11 @@ def gap_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | No
     return _grid(matrices, next(iter(looks.values())), CHANGE, CHANGE_LABEL, thumbnails)
 
 
-def similarity_grid(looks: Mapping[str, Mapping[str, Any]], thumbnails: Thumbnails | None = None) -> bytes:
+def similarity_grid(looks: Mapping[str, Mapping[str, Any]]) -> bytes:
     """PNG: how the original and every unlearned model see the same images, side by side on one colour scale."""
     first = next(iter(looks.values()))
     matrices = {"pretrain": _matrix(first, "before")} | {m: _matrix(look, "after") for m, look in looks.items()}
-    return _grid(matrices, first, SIMILARITY, _similarity_label(first), thumbnails)
+    return _grid(matrices, first, SIMILARITY, _similarity_label(first), None)
 
 
 def _grid(

@@ -10,13 +10,14 @@ from markupsafe import Markup
 
 from muc.report import render
 from muc.report.canvas import data_uri
+from muc.report.cells import Table
 from muc.report.charts import alignment_histograms, gap_chart
 from muc.report.group import Comparison, Record, compare
 from muc.report.heatmaps import gap_grid, look_figure
 from muc.report.held_out import held_out_gaps
 from muc.report.noise import noise_of
 from muc.report.summary import Summary, summarise
-from muc.report.tables import Table, method_facts, tables_of
+from muc.report.tables import method_facts, tables_of
 from muc.report.words import different, entry_name, glossary, method_name, setting_name
 
 ENV_LABELS = {

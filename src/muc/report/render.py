@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from muc.report.tables import Cell, Mark, Table
+from muc.report.cells import Cell, Mark, Table
 
 PAPER_ROW = "paper"
 BETWEEN = 3  # what the terminal puts between two columns

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from muc.report.cells import number
 from muc.report.closest import (
     LITTLE,
     also_forget,
@@ -17,7 +18,6 @@ from muc.report.closest import (
 from muc.report.group import Comparison, Entry, Stat, stat
 from muc.report.noise import Noise, noise_of
 from muc.report.ranks import at_place
-from muc.report.tables import number
 from muc.report.words import entry_name, minutes, setting_name, signed
 
 SOMETHING = 0.02  # an AUC difference below this is called "hardly anything", however sure it is

@@ -9,7 +9,7 @@ from muc.data.sources import data_root
 from muc.methods import usual_methods
 from muc.report.cells import Table
 from muc.report.charts import alignment_histograms, gap_chart
-from muc.report.group import Comparison, Record, compare
+from muc.report.group import Comparison, Record, compare, without_samples
 from muc.report.sheet import Plot, Sheet, write_sheet
 from muc.report.summary import summarise
 from muc.report.tables import tables_of
@@ -67,7 +67,7 @@ class ClipCoco(Recipe):
         (comparison,) = compare(records)
         tables = tables_of(comparison)
         write_choices(trials[:1], options.methods, out)
-        kept = [{**record, "per_sample": None} for record in records]
+        kept = [without_samples(record) for record in records]
         environments = [record["env"] for record in records]
         words = [*said(records[0], options), *summarise(comparison).lines()]
         sheet = Sheet(self.heading(options), words, kept, environments, tables, plots(comparison))

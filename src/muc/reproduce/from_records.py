@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from muc import paper
 from muc.report.cells import Cell, Table
-from muc.report.group import ORDER, Comparison, Entry, compare
+from muc.report.group import ORDER, Comparison, Entry, compare, without_samples
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import ALGORITHMS, DATA, method_name, percent, seed_count
 from muc.reproduce.choices import write_choices
@@ -69,7 +69,7 @@ class FromRecords(Recipe):
         write_choices([own[0] for own in trials], options.methods, out)
         records = [r for f in found for e in f.comparison.entries for r in e.records]
         tables = self.tables(found)
-        kept = [{key: value for key, value in record.items() if key != "per_sample"} for record in records]
+        kept = [without_samples(record) for record in records]
         whence = where_settings_come_from(options, [trial for own in trials for trial in own])
         said = [*self.paragraphs(found), whence]
         sheet = Sheet(self.heading(options), said, kept, [r["env"] for r in records], tables)

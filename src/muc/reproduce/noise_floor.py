@@ -14,7 +14,7 @@ from muc.evaluation.gaps import AUC, METRICS, gaps
 from muc.evaluation.records import evaluate_runs, kept_record
 from muc.methods import Retrain
 from muc.report.cells import NOT_MEANT, Cell, Table, number
-from muc.report.group import Record, stat
+from muc.report.group import Record, stat, without_samples
 from muc.report.sheet import Sheet, write_sheet
 from muc.report.words import seed_count
 from muc.reproduce.cost import EVALUATION_SECONDS, share_left
@@ -105,7 +105,7 @@ def steps_of(trial: Trial) -> list[Step]:
 def records_of(trial: Trial) -> list[Record]:
     """Those that there are, without the values of single images."""
     found = [kept_record(run, trial.retrain) for run in (trial.retrain, *(again(trial, t) for t in TRAININGS))]
-    return [{**record, "per_sample": None} for record in found if record]
+    return [without_samples(record) for record in found if record]
 
 
 def tabulate(trials: list[list[Record]]) -> Table:

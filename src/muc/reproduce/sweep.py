@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from muc.report.group import Record
+from muc.report.group import Record, without_samples
 from muc.reproduce.trial import Trial
 from muc.run_folder import ORIGINAL_RECORD, RECORD
 from muc.storage import read_json
@@ -14,5 +14,5 @@ def records_of(trials: Iterable[Trial], label: str) -> list[Record]:
     for trial in trials:
         original = label == "pretrain"
         path = trial.retrain.path / ORIGINAL_RECORD if original else trial.chosen(label).path / RECORD
-        made.append({**read_json(path), "per_sample": None})
+        made.append(without_samples(read_json(path)))
     return made

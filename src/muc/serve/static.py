@@ -10,9 +10,9 @@ from starlette.responses import Response
 PAGE = Path(__file__).parent / "page"
 
 
-def add_page(app: FastAPI, folder: Path = PAGE) -> None:
+def add_page(app: FastAPI) -> None:
     """page/index.html at /, every other file under its name."""
-    for file in sorted(folder.iterdir()):
+    for file in sorted(PAGE.iterdir()):
         if file.is_file() and not file.name.startswith("."):
             add_file(app, "/" if file.name == "index.html" else f"/{file.name}", file)
 
