@@ -243,7 +243,8 @@ def caveats(comparison: Comparison) -> list[str]:
             "The original hardly tells what is to be forgotten from unseen data: there may be nothing to forget."
         )
     images = comparison.records[0].get("forget_images", 0)
-    if "AG_auc" in first and images and abs(comparison.original_gap - first["AG"]) < (step := 100 / images / 5):
+    step = 100 / images / len(METRICS) if images else 0.0
+    if "AG_auc" in first and abs(comparison.original_gap - first["AG"]) < step:
         lines.append(
             f"With {images} images to forget, one image in one metric moves an average gap by {step:.2f} points: the "
             "lead over doing nothing can be chance."

@@ -1,5 +1,7 @@
 """Projection heads come in whole, or not at all."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from foreign_encoders import digits, equal, save, settings_for
@@ -103,6 +105,16 @@ def test_what_cannot_be_read_is_left_alone_and_said(tmp_path, head):
     _, summary = import_run(file, settings_for(), tmp_path / "run", RUNTIME)
     assert summary.fresh == ("projection head (freshly initialised)",)
     assert all(key.startswith("projector.") for key in summary.ignored)
+
+
+@pytest.mark.parametrize("algorithm", ["simclr", "moco"])
+def test_a_second_encoder_that_follows_is_told_of(tmp_path, algorithm):
+    """SimCLR is what an import supposes."""
+    encoder = build_backbone("mlp", 1, 8)[0]
+    file = save(tmp_path / "in.safetensors", nn.ModuleDict({"encoder_q": encoder, "encoder_k": deepcopy(encoder)}))
+    _, summary = import_run(file, settings_for("mlp", algorithm), tmp_path / "run", RUNTIME)
+    told = "a second encoder, under 'encoder_k.', that follows the first; if MoCo trained it" in summary.describe()
+    assert told == (algorithm == "simclr")
 
 
 @pytest.mark.parametrize("algorithm", ["simclr", "moco"])

@@ -105,10 +105,17 @@ def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, image
     settings = replace(settings, model=replace(settings.model, head=head, stem_relu=stem_relu))
     model = fresh_model(settings, images, settings.seed)
     summary = fill(model, tensors, fit, file)
+    notes = list(summary.notes)
     if head is not None:
         guess = "; what has no weights was taken for a ReLU" if "relu" in head else ""
-        summary = replace(summary, notes=(*summary.notes, f"projection head: {', '.join(head)}{guess}"))
-    return settings, model, summary, asdict(fit.naming)
+        notes.append(f"projection head: {', '.join(head)}{guess}")
+    followers = [f for f in backbone_fits(found, backbone_form(*shape)[0]) if f.complete and f.momentum]
+    if followers and not isinstance(model, MoCo):
+        notes.append(
+            f"the file has a second encoder, under '{followers[0].naming.prefix}', that follows the first; if MoCo "
+            "trained it, import it again with --algorithm moco"
+        )
+    return settings, model, replace(summary, notes=tuple(notes)), asdict(fit.naming)
 
 
 def take_clip(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:
