@@ -87,6 +87,21 @@ def test_of_a_folder_the_evaluated_runs_in_it_are_taken(tmp_path: Path, complain
     assert f"is {nothing} a run folder?" in complaint("report", nothing, "--out", tmp_path / "report")
 
 
+def test_reports_of_several_seeds_become_one(tmp_path: Path, complaint: Callable[..., str]) -> None:
+    for seed in (0, 1):
+        for method in ("retrain", "finetune"):
+            digests = {"model_sha256": f"{method}{seed}", "request_sha256": f"r{seed}", "original_sha256": f"o{seed}"}
+            evaluated(tmp_path / f"seed{seed}" / method, seed=seed, **digests)
+        reported(tmp_path / f"seed{seed}", tmp_path / f"report{seed}")
+    both = [str(tmp_path / f"seed{s}" / m) for s in (0, 1) for m in ("finetune", "retrain")]
+    assert reported(tmp_path / "report0", tmp_path / "report1" / "results.json", tmp_path / "both") == both
+    assert reported(tmp_path / "both", tmp_path / "both") == both  # in its own place
+    (tmp_path / "both" / "results.json").write_text('{"moco": []}')
+    assert "results.json holds no records of runs; give" in complaint(
+        "report", tmp_path / "both", "--out", tmp_path / "x"
+    )
+
+
 def test_a_model_that_is_reached_by_two_paths_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digests = {"model_sha256": "m", "request_sha256": "r"}
     evaluated(tmp_path / "finetune", **digests)

@@ -81,7 +81,8 @@ def compare(argv: Sequence[str]) -> None:
 @dataclass(frozen=True)
 class Report:
     runs: Runs
-    """Evaluated runs, of any number of seeds and settings, or folders that hold such (--out of muc compare)."""
+    """Evaluated runs, of any number of seeds and settings, or folders that hold such (--out of muc compare), or
+    reports of such (their folder, or results.json), which become one."""
     out: Path = Path("report")
     """Folder for report.html, tables.md, tables.tex and results.json."""
     title: str = "Unlearning report"

@@ -8,13 +8,14 @@ from muc.errors import UserError
 from muc.report import render
 from muc.report.group import compare
 from muc.report.page import page
+from muc.report.sources import RESULTS
 from muc.report.summary import summarise
 from muc.report.tables import all_tables, settings_table
 from muc.storage import write_json, write_text
 
 TITLE = "Unlearning report"
 LATEX_HEAD = "% needs \\usepackage{booktabs,graphicx}\n"
-PAGE, MARKDOWN, LATEX, RESULTS = "report.html", "tables.md", "tables.tex", "results.json"
+PAGE, MARKDOWN, LATEX = "report.html", "tables.md", "tables.tex"
 
 
 def write_report(

@@ -7,10 +7,11 @@ from typing import Any
 from markupsafe import Markup
 
 from muc.report import render
-from muc.report.build import LATEX, LATEX_HEAD, MARKDOWN, PAGE, RESULTS
+from muc.report.build import LATEX, LATEX_HEAD, MARKDOWN, PAGE
 from muc.report.canvas import data_uri
 from muc.report.cells import Table
 from muc.report.page import Picture, environment_facts, fill
+from muc.report.sources import RESULTS
 from muc.storage import write_bytes, write_json, write_text
 
 
