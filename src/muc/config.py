@@ -254,12 +254,17 @@ class Pretraining:
 
 
 def check_normalisation(mean: Sequence[float], std: Sequence[float]) -> None:
-    sound = len(mean) == len(std) and len(mean) in (1, 3)
-    if not (sound and all(-1000 < value < 1000 for value in mean) and all(1e-6 < value < 1000 for value in std)):
-        said = [" ".join(map(str, values)) or "not given" for values in (mean, std)]
+    """Of images whose colours are numbers from 0 to 1."""
+
+    def within(values: Any, low: float, high: float) -> bool:
+        listed = isinstance(values, Sequence) and len(values) in (1, 3)
+        return listed and all(isinstance(value, Real) and low < value < high for value in values)
+
+    if not (within(mean, -10, 10) and within(std, 1e-6, 10) and len(mean) == len(std)):
+        said = [" ".join(map(str, v if isinstance(v, Sequence) else [v])) or "not given" for v in (mean, std)]
         raise UserError(
             f"the mean is {said[0]} and the deviation {said[1]}; give --mean and --std, 3 numbers each (of gray images "
-            "1), those of --std above 0"
+            "1), of colours from 0 to 1, and those of --std above 0"
         )
 
 

@@ -11,7 +11,7 @@ from torchvision.models import resnet18, resnet34, resnet50
 from muc.errors import UserError
 from muc.models import build_model
 from muc.models.backbones import build_backbone
-from muc.models.fitting import backbone_fits, backbone_shapes, find_backbone, shapes
+from muc.models.fitting import backbone_fits, backbone_form, find_backbone, shapes
 from muc.models.importing import fill
 from muc.models.naming import STYLES
 
@@ -90,6 +90,6 @@ def test_imagenet_stem_and_other_channels_are_explained():
 
 
 def test_the_whole_encoder_is_preferred_to_its_average():
-    wanted = backbone_shapes("resnet18", 3, 32)
+    wanted = backbone_form("resnet18", 3, 32).shapes
     found = {f"{prefix}.{k}": v for prefix in ("encoder_k", "encoder_q") for k, v in wanted.items()}
     assert [fit.naming.prefix for fit in backbone_fits(found, wanted) if fit.complete] == ["encoder_q.", "encoder_k."]

@@ -56,6 +56,8 @@ def byol_head() -> nn.Module:
         ("simclr", "backbone.", "backbone.fc.", moco_v2_head),
         ("simclr", "online_encoder.net.", "online_encoder.projector.", byol_head),
         ("simclr", "backbone.", "contrastive_head.", moco_v2_head),
+        ("simclr", "backbone.", "projector._orig_mod.", moco_v2_head),
+        ("moco", "encoder_q._orig_mod.", "encoder_q._orig_mod.module.fc.", moco_v2_head),
     ],
 )
 def test_heads_of_other_forms_come_with_their_encoder(tmp_path, algorithm, prefix, head_prefix, make):
@@ -103,7 +105,8 @@ def test_a_classifier_is_no_projection_head(tmp_path):
 def test_what_cannot_be_read_is_left_alone_and_said(tmp_path, head):
     file = save(tmp_path / "in.safetensors", nn.ModuleDict({"net": build_backbone("mlp", 1, 8)[0], "projector": head}))
     _, summary = import_run(file, settings_for(), tmp_path / "run", RUNTIME)
-    assert summary.fresh == ("projection head (freshly initialised)",)
+    assert len(summary.fresh) == 1
+    assert "head (freshly initialised: what is under 'projector.' could not be read as linear" in summary.fresh[0]
     assert all(key.startswith("projector.") for key in summary.ignored)
 
 
@@ -113,7 +116,7 @@ def test_a_second_encoder_that_follows_is_told_of(tmp_path, algorithm):
     encoder = build_backbone("mlp", 1, 8)[0]
     file = save(tmp_path / "in.safetensors", nn.ModuleDict({"encoder_q": encoder, "encoder_k": deepcopy(encoder)}))
     _, summary = import_run(file, settings_for("mlp", algorithm), tmp_path / "run", RUNTIME)
-    told = "a second encoder, under 'encoder_k.', that follows the first; if MoCo trained it" in summary.describe()
+    told = "another encoder of this kind under 'encoder_k.', which was not taken; if MoCo" in summary.describe()
     assert told == (algorithm == "simclr")
 
 
@@ -136,6 +139,31 @@ def test_of_several_heads_the_files_first_that_does_not_follow_is_taken():
         }
     )
     assert find_head(found, 256) == ("linear 4 bias",)
+
+
+def test_a_name_that_only_heads_have_comes_first():
+    made = {"backbone.head": (96, 10), "projector": (128, 64)}
+    found: dict[str, torch.Size] = {}
+    for name, (hidden, out) in made.items():
+        layers = nn.Sequential(nn.Linear(256, hidden), nn.ReLU(), nn.Linear(hidden, out))
+        found |= shapes({f"{name}.{k}": v for k, v in layers.state_dict().items()})
+    assert find_head(found, 256) == ("linear 128 bias", "relu", "linear 64 bias")
+
+
+@pytest.mark.parametrize("key_head", [True, False])
+def test_the_key_encoder_has_its_own_head(tmp_path, key_head):
+    """In solo-learn's names."""
+    parts = {f"{part}backbone": build_backbone("mlp", 1, 8)[0] for part in ("", "momentum_")}
+    parts["projector"] = moco_v2_head()
+    if key_head:
+        parts["momentum_projector"] = moco_v2_head()
+    file = save(tmp_path / "in.safetensors", nn.ModuleDict(parts))
+    run, summary = import_run(file, settings_for("mlp", "moco"), tmp_path / "run", RUNTIME)
+    model = opening.open_model(run, load_images(config.Data(name="digits")))
+    keys = parts["momentum_projector" if key_head else "projector"]
+    wanted = keys(parts["momentum_backbone"].eval()(digits()))
+    assert torch.allclose(model.get_submodule("key_projector")(model.get_submodule("key_backbone")(digits())), wanted)
+    assert ("key head (copied from the query's)" in summary.fresh) == (not key_head)
 
 
 def test_an_unknown_layer_is_refused():

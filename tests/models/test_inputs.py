@@ -10,7 +10,7 @@ from foreign_encoders import settings_for
 
 from muc import augment, config
 from muc.errors import UserError
-from muc.models import MoCo, build_model
+from muc.models import MoCo, SimCLR, build_model
 from muc.models.backbones import build_backbone
 from muc.models.inputs import expecting
 
@@ -90,3 +90,23 @@ def test_images_of_other_channels_are_refused_when_they_come(numbers, channels):
     network = expecting(build_backbone("convnet", channels, 8)[0], (0.5,) * numbers, (0.5,) * numbers)
     with pytest.raises(UserError, match=f"expects images of {numbers} channels, .* these have {channels}; give a"):
         network(augment.plain(pixels(channels)))
+
+
+@pytest.mark.parametrize(
+    ("network", "mean", "said"),
+    [
+        (
+            SimCLR(build_backbone("convnet", 3, 8)[0], 256),
+            (0.5,) * 3,
+            "SimCLR is no encoder; give the network",
+        ),
+        ("resnet18", (0.5,) * 3, "str is no encoder"),
+        (build_backbone("convnet", 3, 8)[0], 0.5, "mean is 0.5 and"),
+        (build_backbone("convnet", 3, 8)[0], "abc", "mean is a b c and"),
+        (build_backbone("convnet", 3, 8)[0], (125, 123, 114), "of colours from 0 to 1"),
+    ],
+)
+def test_what_would_change_nothing_is_refused(network, mean, said):
+    """A hook on the contrastive model would never be called: its parts are."""
+    with pytest.raises(UserError, match=said):
+        expecting(network, mean, mean)

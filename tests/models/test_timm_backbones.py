@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from muc.errors import UserError
 from muc.methods import AlignmentCalibration
 from muc.models.backbones import build_backbone
 from muc.models.exporting import description_of, export_run
+from muc.models.fitting import find_backbone, shapes
 from muc.models.importing import import_run
 from muc.models.norm import BatchNorm
 from muc.recipes import recipe
@@ -57,6 +59,46 @@ def test_imagenets_resnet_comes_in_and_goes_back(tmp_path):
     assert description_of(run)["input"]["mean"] == (0.3,)
     with pytest.raises(UserError, match="it is a timm/resnet18; give that architecture"):
         import_run(file, settings_for("timm/resnet34"), tmp_path / "other", RUNTIME)
+
+
+def test_a_classifier_inside_the_network_is_left_aside():
+    """ConvNeXt's lies beside a norm that is part of the encoder."""
+    network = timm.create_model("test_convnext", num_classes=10).eval()
+    theirs = {f"model.{k}": v for k, v in network.state_dict().items()}
+    fit = find_backbone(shapes(theirs), "timm/test_convnext", 3, 64, Path("in.safetensors"))
+    assert theirs.keys() - set(fit.matched.values()) == {"model.head.fc.bias", "model.head.fc.weight"}
+    ours = build_backbone("timm/test_convnext", 3, 64)[0].eval()
+    ours.load_state_dict(fit.read(theirs))
+    network.reset_classifier(0)
+    images = torch.randn(2, 3, 64, 64)
+    assert torch.equal(ours(images), network(images))
+
+
+def test_a_sequence_without_max_pool_is_not_timms_network(tmp_path):
+    network = models.resnet18()
+    network.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    parts = [child for child in network.children() if not isinstance(child, nn.MaxPool2d | nn.Linear)]
+    file = save(tmp_path / "in.safetensors", nn.Sequential(*parts), "f.")
+    with pytest.raises(UserError, match=r"holds no timm/resnet18|does not fit timm/resnet18"):
+        import_run(file, settings_for("timm/resnet18"), tmp_path / "run", RUNTIME)
+
+
+def test_weights_for_another_size_say_so(tmp_path):
+    file = save(tmp_path / "in.safetensors", timm.create_model("test_vit", num_classes=0, in_chans=1, img_size=32))
+    with pytest.raises(UserError, match=r"'pos_embed' is .*images of another size than 16 pixels; give --image"):
+        import_run(file, settings_for("timm/test_vit"), tmp_path / "run", RUNTIME)
+
+
+def test_an_export_of_ones_own_keeps_what_it_says_of_its_images(tmp_path):
+    file = save(tmp_path / "in.safetensors", build_backbone("resnet18", 1, 16)[0])
+    settings = settings_for("resnet18", mean=(0.3,), std=(0.4,), stem_relu=False)
+    run, _ = import_run(file, settings, tmp_path / "run", RUNTIME)
+    exported = export_run(run, "safetensors", tmp_path / "out.safetensors")
+    again, _ = import_run(exported, settings_for("resnet18"), tmp_path / "again", RUNTIME)
+    made = opening.pretraining_of(again).model
+    assert (made.mean, made.std, made.stem_relu) == ((0.3,), (0.4,), False)
+    other, _ = import_run(exported, settings_for("resnet18", mean=(0.1,), std=(0.2,)), tmp_path / "other", RUNTIME)
+    assert opening.pretraining_of(other).model.mean == (0.1,)
 
 
 @pytest.mark.parametrize("architecture", ["timm/test_resnet", "timm/test_vit"])
@@ -116,7 +158,10 @@ def test_nothing_is_dropped_at_random(name):
     ("architecture", "said"),
     [
         ("timm/resnet19", "unknown timm model 'resnet19'; did you mean 'resnet18'"),
-        ("timm/test_vit", "cannot be built for images of 20 pixels .*give another --image-size or architecture"),
+        (
+            "timm/test_vit",
+            "cannot be built for images of 20 pixels .*give images of another size, or another architecture",
+        ),
         ("timm/inception_v4", "cannot be built for images of 20 pixels"),
     ],
 )

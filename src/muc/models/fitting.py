@@ -18,10 +18,20 @@ from muc.models.naming import STYLES, Naming, Style, is_statistic
 
 # A second encoder that only follows the first: MoCo's keys, BYOL's target, an average, a teacher.
 MOMENTUM = re.compile(r"momentum|_k\.|(^|[._])(key|ema|target|teacher)[._]")
-HEAD = re.compile(
-    r"(^|\.)(key_|online_|target_)?(projection_head|projector)(_momentum|_ema)?\.(layers\.)?$|encoder_[qk]\.fc\.$"
-)
-ALSO_CLASSIFIERS = re.compile(r"(^|\.)(key_|online_|target_)?(contrastive_head|head|fc)(_momentum|_ema)?\.(layers\.)?$")
+FOLLOWING = "(key_|online_|target_|momentum_)?"
+HEAD = re.compile(rf"(^|\.){FOLLOWING}(projection_head|projector)(_momentum|_ema)?\.(layers\.)?$|encoder_[qk]\.fc\.$")
+ALSO_CLASSIFIERS = re.compile(rf"(^|\.){FOLLOWING}(contrastive_head|head|fc)(_momentum|_ema)?\.(layers\.)?$")
+WRAPPERS = re.compile(r"(^|\.)((_orig_mod|module)\.)+")  # of torch.compile and of data parallelism, at any depth
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is to be found of an architecture."""
+
+    shapes: Shapes
+    feature_dim: int
+    styles: tuple[str, ...]
+    classifier: tuple[str, ...] = ()  # parts of the network that its encoder is without
 
 
 @dataclass(frozen=True)
@@ -48,10 +58,14 @@ class Fit:
         return {ours: self.naming.inward(ours, tensors[theirs]) for ours, theirs in self.matched.items()}
 
 
-def backbone_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
+def backbone_fits(
+    found: Shapes, wanted: Shapes, styles: Iterable[str] = STYLES, classifier: tuple[str, ...] = ()
+) -> list[Fit]:
     """Every way to see the backbone `wanted` in a file, best first; encoders that only follow come after the others."""
     fits = [
-        _fit(found, wanted, prefix, style) for style in STYLES for prefix in _prefixes(found, wanted, STYLES[style])
+        _fit(found, wanted, prefix, style, classifier)
+        for style in styles
+        for prefix in _prefixes(found, wanted, STYLES[style])
     ]
     return sorted(fits, key=lambda fit: (not fit.complete, -len(fit.matched), fit.momentum))
 
@@ -59,25 +73,43 @@ def backbone_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
 def head_fits(found: Shapes, wanted: Shapes) -> list[Fit]:
     """The projection heads of a file that have exactly the wanted tensors; those that only follow come last."""
     linears = sum(len(shape) == 2 for shape in wanted.values())
-    prefixes = [prefix for prefix in _prefixes(found, wanted, Style()) if _names_head(prefix, linears)]
+    prefixes = [prefix for prefix in _prefixes(found, wanted, Style()) if _may_be_head(prefix, linears)]
     fits = [_fit(found, wanted, prefix, "torchvision") for prefix in prefixes]
     whole = [f for f in fits if f.complete and len(f.matched) == sum(k.startswith(f.naming.prefix) for k in found)]
-    return sorted(whole, key=lambda fit: fit.momentum)
+    return sorted(whole, key=lambda fit: _doubts(fit.naming.prefix))
 
 
 def find_head(found: Shapes, feature_dim: int) -> tuple[str, ...] | None:
     """The layers of the file's projection head, if it has one that can be read."""
-    prefixes = dict.fromkeys(re.sub(r"(\d+\.)?\w+$", "", key) for key in found)  # in the file's order
-    for prefix in sorted(prefixes, key=lambda prefix: bool(MOMENTUM.search(prefix))):
+    for prefix in sorted(_groups(found), key=_doubts):
         layers = read_head(found, prefix, feature_dim)
-        if layers and _names_head(prefix, sum(layer.startswith("linear") for layer in layers)):
+        if layers and _may_be_head(prefix, sum(layer.startswith("linear") for layer in layers)):
             return layers
     return None
 
 
-def _names_head(prefix: str, linears: int) -> bool:
-    """A classifier has some of these names, too, and is a single layer."""
-    return bool(HEAD.search(prefix) or (linears > 1 and ALSO_CLASSIFIERS.search(prefix)))
+def heads_by_name(found: Shapes) -> list[str]:
+    """Where a file has something that is called a projection head, whatever it is."""
+    return [prefix for prefix in _groups(found) if _called_head(prefix)]
+
+
+def _groups(found: Shapes) -> list[str]:
+    """What stands before a layer's number and name, in the file's order."""
+    return list(dict.fromkeys(re.sub(r"(\d+\.)?\w+$", "", key) for key in found))
+
+
+def _called_head(prefix: str) -> bool:
+    return bool(HEAD.search(WRAPPERS.sub(r"\1", prefix)))
+
+
+def _may_be_head(prefix: str, linears: int) -> bool:
+    """A classifier has some of these names, too, and is mostly a single layer."""
+    return _called_head(prefix) or (linears > 1 and bool(ALSO_CLASSIFIERS.search(WRAPPERS.sub(r"\1", prefix))))
+
+
+def _doubts(prefix: str) -> tuple[bool, bool]:
+    """Against taking a head: it only follows another, or its name is a classifier's, too."""
+    return bool(MOMENTUM.search(prefix)), not _called_head(prefix)
 
 
 def _prefixes(found: Iterable[str], wanted: Shapes, style: Style) -> list[str]:
@@ -87,7 +119,7 @@ def _prefixes(found: Iterable[str], wanted: Shapes, style: Style) -> list[str]:
     return [prefix for prefix in dict.fromkeys(prefixes) if not prefix or prefix.endswith(".")]
 
 
-def _fit(found: Shapes, wanted: Shapes, prefix: str, style: str) -> Fit:
+def _fit(found: Shapes, wanted: Shapes, prefix: str, style: str, classifier: tuple[str, ...] = ()) -> Fit:
     naming = Naming(prefix, style)
     naming = Naming(prefix, style, _norm_splits(found, wanted, naming))
     matched, unequal, missing, uncounted = {}, {}, [], []
@@ -99,7 +131,8 @@ def _fit(found: Shapes, wanted: Shapes, prefix: str, style: str) -> Fit:
             (uncounted if ours.endswith("num_batches_tracked") else missing).append(ours)
     taken = {*matched.values(), *unequal.values()}
     parts = {naming.key(ours).removeprefix(prefix).partition(".")[0] for ours in wanted}
-    rest = [key for key in found if key.startswith(prefix) and key not in taken]
+    without = tuple(f"{prefix}{part}." for part in classifier)
+    rest = [key for key in found if key.startswith(prefix) and key not in taken and not key.startswith(without)]
     # ResNet-18's tensors are all in ResNet-34 too: what is left over inside the network says that it is another one.
     surplus = [key for key in rest if _inside(key.removeprefix(prefix).partition(".")[0], parts)]
     return Fit(naming, matched, unequal, tuple(missing), tuple(uncounted), tuple(surplus))
@@ -123,12 +156,12 @@ def shapes(tensors: Mapping[str, Tensor]) -> Shapes:
 
 def find_backbone(found: Shapes, architecture: str, channels: int, image_size: int, file: Path) -> Fit:
     """The file's backbone, whole; otherwise an error that says what differs and which architecture it is."""
-    wanted = backbone_shapes(architecture, channels, image_size)
-    fits = backbone_fits(found, wanted)
+    form = backbone_form(architecture, channels, image_size)
+    fits = backbone_fits(found, form.shapes, form.styles, form.classifier)
     if fits and fits[0].complete:
         return fits[0]
-    if fits and fits[0].matched:
-        fault = f"{file} does not fit {architecture}: {_differences(fits[0], found, wanted)}"
+    if fits and (fits[0].matched or len(fits[0].unequal) > len(fits[0].missing)):
+        fault = f"{file} does not fit {architecture}: {_differences(fits[0], found, form.shapes)}"
     else:
         fault = (
             f"{file} holds no {architecture}: none of its {len(found)} keys fits ({', '.join(list(found)[:3])}, ...)"
@@ -147,15 +180,16 @@ def check_values(keys: Iterable[str], tensors: Mapping[str, Tensor], file: Path)
 
 
 @cache
-def backbone_form(architecture: str, channels: int, image_size: int) -> tuple[Shapes, int]:
-    """-> (shapes of its tensors, feature_dim)"""
+def backbone_form(architecture: str, channels: int, image_size: int) -> Form:
     with torch.device("meta"):  # shapes alone: no memory, no random numbers
         network, feature_dim = build_backbone(architecture, channels, image_size)
-    return shapes(network.state_dict()), feature_dim
-
-
-def backbone_shapes(architecture: str, channels: int, image_size: int) -> Shapes:
-    return backbone_form(architecture, channels, image_size)[0]
+    wanted = shapes(network.state_dict())
+    if not architecture.startswith(TIMM):
+        return Form(wanted, feature_dim, tuple(STYLES))
+    # A sequence that counts no max-pool, or no ReLU, is of a network that has none; timm's have both.
+    styles = tuple(name for name, style in STYLES.items() if style.first_layer in (None, 4))
+    named = getattr(network, "default_cfg", {}).get("classifier") or ()
+    return Form(wanted, feature_dim, styles, (named,) if isinstance(named, str) else tuple(named))
 
 
 def _differences(fit: Fit, found: Shapes, wanted: Shapes) -> str:
@@ -169,10 +203,16 @@ def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> s
     """The fix, where one is clear."""
     for count in (channels, 4 - channels):  # images are gray (1) or coloured (3)
         for architecture in (*ARCHITECTURES, *imagenet_resnets()):
-            tried = backbone_fits(found, backbone_shapes(architecture, count, image_size))
+            form = backbone_form(architecture, count, image_size)
+            tried = backbone_fits(found, form.shapes, form.styles, form.classifier)
             if tried and tried[0].complete:
                 other = "" if count == channels else f" for images of {count} channels, and the data has {channels}"
                 return f"it is a {architecture}{other}; give that {'architecture' if not other else 'kind of data'}"
+    if fits and any(key.endswith("pos_embed") for key in fits[0].unequal) and not fits[0].missing:
+        return (
+            f"its weights were made for images of another size than {image_size} pixels; give --image-size (of a "
+            "folder) or data of that size"
+        )
     stem = fits[0].unequal.get("conv1.weight") if fits else None
     if stem and found[stem][-1] == 7:
         return (

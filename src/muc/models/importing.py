@@ -23,11 +23,13 @@ from muc.models.fitting import (
     find_backbone,
     find_head,
     head_fits,
+    heads_by_name,
     shapes,
 )
+from muc.models.heads import Shapes
 from muc.models.importing_clip import fill_clip, locate
 from muc.models.moco import MoCo
-from muc.models.weight_files import read_weights
+from muc.models.weight_files import description_in, read_weights
 from muc.opening import fresh_model
 from muc.run_folder import RunFolder
 from muc.runs import begun, free_place
@@ -77,6 +79,7 @@ def import_run(
     images = load_images(settings.data)
     split = make_split(images, settings.data, settings.seed)
     tensors = read_weights(weights)
+    settings = replace(settings, model=as_described(settings.model, description_in(weights), images.channels))
     take = take_clip if settings.model.algorithm == "clip" else take_encoder
     settings, model, summary, naming = take(tensors, settings, images, file)
     with open(weights, "rb") as f:
@@ -94,13 +97,23 @@ def import_run(
     return run, summary
 
 
+def as_described(model: config.Model, about: dict[str, Any], channels: int) -> config.Model:
+    """What one of muc's own exports says of itself, unless somebody says otherwise."""
+    given, said = model.normalisation(channels), about.get("input", {})
+    own = tuple(said.get("mean") or ()), tuple(said.get("std") or ())
+    if model.mean is None and all(own) and own != given and not model.architecture.startswith(config.OPEN_CLIP):
+        model = replace(model, mean=own[0], std=own[1])
+    return replace(model, stem_relu=model.stem_relu and about.get("stem_relu", True))
+
+
 Taken = tuple[config.Pretraining, ContrastiveModel, ImportSummary, dict[str, Any]]
 """The settings as the weights have them, the model with them, what became of the file, and its naming."""
 
 
 def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:
-    shape, found = (settings.model.architecture, images.channels, images.image_size), shapes(tensors)
-    fit, head = find_backbone(found, *shape, file), find_head(found, backbone_form(*shape)[1])
+    found, form = shapes(tensors), backbone_form(settings.model.architecture, images.channels, images.image_size)
+    fit = find_backbone(found, settings.model.architecture, images.channels, images.image_size, file)
+    head = find_head(found, form.feature_dim)
     stem_relu = settings.model.stem_relu and fit.naming.style != "lightly children"
     settings = replace(settings, model=replace(settings.model, head=head, stem_relu=stem_relu))
     model = fresh_model(settings, images, settings.seed)
@@ -109,12 +122,14 @@ def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, image
     if head is not None:
         guess = "; what has no weights was taken for a ReLU" if "relu" in head else ""
         notes.append(f"projection head: {', '.join(head)}{guess}")
-    followers = [f for f in backbone_fits(found, backbone_form(*shape)[0]) if f.complete and f.momentum]
-    if followers and not isinstance(model, MoCo):
-        notes.append(
-            f"the file has a second encoder, under '{followers[0].naming.prefix}', that follows the first; if MoCo "
-            "trained it, import it again with --algorithm moco"
-        )
+    fits = backbone_fits(found, form.shapes, form.styles, form.classifier)
+    others = [f for f in fits if f.complete and f.naming.prefix != fit.naming.prefix]
+    if isinstance(model, MoCo):
+        others = [f for f in others if not f.momentum]
+    if others:
+        named = " and ".join(sorted({f"'{other.naming.prefix}'" for other in others}))
+        moco = "; if MoCo trained it, import it again with --algorithm moco" if any(f.momentum for f in others) else ""
+        notes.append(f"the file has another encoder of this kind under {named}, which was not taken{moco}")
     return settings, model, replace(summary, notes=tuple(notes)), asdict(fit.naming)
 
 
@@ -143,7 +158,7 @@ def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbone: Fit, fil
     """Put the file's tensors into the model; what only training needs and the file lacks is made up and reported."""
     heads = head_fits(shapes(tensors), shapes(model.get_submodule("projector").state_dict()))
     placed = {"backbone": backbone} | ({"projector": heads[0]} if heads else {})
-    fresh = () if heads else ("projection head (freshly initialised)",)
+    fresh = () if heads else (_fresh_head(shapes(tensors)),)
     if isinstance(model, MoCo):
         key_parts, lacking = find_keys(model, tensors, placed, heads)
         placed |= key_parts
@@ -165,15 +180,24 @@ def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbone: Fit, fil
     )
 
 
+def _fresh_head(found: Shapes) -> str:
+    unread = heads_by_name(found)
+    why = f": what is under '{unread[0]}' could not be read as linear layers, batch norms and ReLUs" if unread else ""
+    return f"projection head (freshly initialised{why})"
+
+
 def find_keys(
     model: MoCo, tensors: dict[str, Tensor], placed: dict[str, Fit], heads: list[Fit]
 ) -> tuple[dict[str, Fit], tuple[str, ...]]:
     """MoCo's key encoder and its head, or the query's in their place; -> (them, what the file lacks)."""
-    followers = backbone_fits(shapes(tensors), shapes(model.key_backbone.state_dict()))
+    wanted, style = shapes(model.key_backbone.state_dict()), placed["backbone"].naming.style
+    followers = backbone_fits(shapes(tensors), wanted, [style])
     keys = [fit for fit in followers if fit.complete and fit.momentum and fit.naming != placed["backbone"].naming]
     key_heads = [fit for fit in heads[1:] if fit.momentum]
     found = {"key_backbone": [*keys, placed["backbone"]][0]}
     if heads:  # without any, the fresh model's two heads are equal already
         found["key_projector"] = [*key_heads, heads[0]][0]
     lacking = () if keys else ("key encoder (copied from the query encoder)",)
+    if keys and heads and not key_heads:
+        lacking = ("key head (copied from the query's)",)
     return found, (*lacking, "queue of keys (random)")

@@ -15,6 +15,8 @@ Network = TypeVar("Network", bound=nn.Module)
 def expecting(network: Network, mean: Sequence[float], std: Sequence[float]) -> Network:
     """The same network, which from now on is given images as it was trained on them: scaled to [0, 1], then normalised
     by this mean and deviation, one number a channel. Its weights and their names stay as they are."""
+    if not isinstance(network, nn.Module) or hasattr(network, "contrast"):
+        raise UserError(f"{type(network).__name__} is no encoder; give the network that turns images into features")
     check_normalisation(mean, std)
     if hasattr(network, "input_scale"):
         raise UserError("the network expects a normalisation already; say so once")

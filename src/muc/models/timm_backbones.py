@@ -24,8 +24,8 @@ def timm_backbone(architecture: str, channels: int, image_size: int, norm_groups
         network = _create(name, channels, image_size)
         feature_dim = _feature_dim(network, channels, image_size)
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-        detail = str(error).partition("\n")[0]
-        raise UserError(f"{fault} ({detail}); give another --image-size or architecture") from None
+        detail = f" ({told})" if (told := str(error).partition("\n")[0]) else ""
+        raise UserError(f"{fault}{detail}; give images of another size, or another architecture") from None
     make_repeatable(network)
     if feature_dim is None:
         raise UserError(f"{fault} and give one vector an image; give another architecture")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -49,6 +50,17 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     except (SafetensorError, ValueError, OSError) as error:
         raise UserError(f"{file} is not a readable safetensors file ({error}); copy or convert it again") from None
     return storage.load_tensors(file)[0] if "muc" in header else tensors  # our own files have a checksum
+
+
+def description_in(file: Path) -> dict[str, Any]:
+    """What a file that muc exported says of itself; nothing of any other."""
+    from safetensors import safe_open
+
+    if file.suffix != ".safetensors":
+        return {}
+    with safe_open(file, framework="pt") as f:
+        of_muc = "muc" in (f.metadata() or {})
+    return storage.load_tensors(file)[1] if of_muc else {}
 
 
 def read_pickle(file: Path) -> dict[str, Tensor]:

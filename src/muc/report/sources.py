@@ -16,7 +16,8 @@ def records_at(path: Path) -> list[Record]:
     run = RunFolder(path)
     if not run.started and (found := records_in(path)):
         return found
-    if not run.started and (earlier := path / RESULTS if path.is_dir() else path).is_file():
+    earlier = path if path.name == RESULTS else path / RESULTS
+    if not run.started and earlier.is_file():
         return records_of_report(earlier)
     judged = any((path / name).exists() for name in (RECORD, ORIGINAL_RECORD))
     if not judged and run.config()["kind"] != "unlearn":
