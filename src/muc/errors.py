@@ -20,7 +20,10 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
         return name
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    shown = names if len(names) <= MANY else [*names[:MANY], f"… ({len(names)} in all)"]
+    few = (
+        names if len(names) <= MANY else names[:MANY] if len(names) <= 100 else close
+    )  # of a thousand only what is near
+    shown = few if len(few) == len(names) else [*few, f"… ({len(names)} in all)"]
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
 
 
