@@ -20,10 +20,10 @@ def check_name(kind: str, name: str, valid: Iterable[str]) -> str:
         return name
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
-    few = (
-        names if len(names) <= MANY else names[:MANY] if len(names) <= 100 else close
-    )  # of a thousand only what is near
-    shown = few if len(few) == len(names) else [*few, f"… ({len(names)} in all)"]
+    shown = names
+    if len(names) > MANY:  # of a thousand only those that are near
+        first = names[:MANY] if len(names) < 100 else get_close_matches(name, names, n=8, cutoff=0.3)
+        shown = [*first, f"… ({len(names)} in all)"]
     raise UserError(f"unknown {kind} '{name}'; {hint}valid: {', '.join(shown)}")
 
 
