@@ -110,7 +110,7 @@ class Training:
                 raise
             raise UserError(
                 f"batches of {self.plan.n_retain + self.plan.n_forget} leave a batch norm one value a channel, which "
-                "has no spread; give a larger --batch-size, or fewer --norm-groups"
+                "has no spread; pretrain or import with a larger --batch-size, or fewer --norm-groups"
             ) from None
 
     def _step(self) -> None:

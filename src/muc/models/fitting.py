@@ -206,8 +206,10 @@ def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> s
             form = backbone_form(architecture, count, image_size)
             tried = backbone_fits(found, form.shapes, form.styles, form.classifier)
             if tried and tried[0].complete:
-                other = "" if count == channels else f" for images of {count} channels, and the data has {channels}"
-                return f"it is a {architecture}{other}; give that {'architecture' if not other else 'kind of data'}"
+                if count == channels:
+                    return f"it is a {architecture}; give that architecture"
+                save = "in colour (a gray picture may be saved as RGB)" if count == 3 else "in gray"
+                return f"it is a {architecture} for images of {count} channels, and the data has {channels}; give images {save}"
     if fits and any(key.endswith("pos_embed") for key in fits[0].unequal) and not fits[0].missing:
         return (
             f"its weights were made for images of another size than {image_size} pixels; give --image-size (of a "

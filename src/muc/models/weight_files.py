@@ -27,7 +27,8 @@ REFUSALS = {
 def read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file or of a PyTorch checkpoint's state dict, by their keys there."""
     if not file.is_file():
-        raise UserError(f"there is no file {file}; give a .safetensors file or a PyTorch checkpoint")
+        what = f"{file} is a folder" if file.is_dir() else f"there is no file {file}"
+        raise UserError(f"{what}; give a .safetensors file or a PyTorch checkpoint")
     storage.check_readable(file)
     if file.suffix == ".safetensors":
         tensors = read_safetensors(file)
