@@ -208,8 +208,8 @@ def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> s
             if tried and tried[0].complete:
                 if count == channels:
                     return f"it is a {architecture}; give that architecture"
-                save = "in colour (a gray picture may be saved as RGB)" if count == 3 else "in gray"
-                return f"it is a {architecture} for images of {count} channels, and the data has {channels}; give images {save}"
+                fix = "give gray images" if count == 1 else "give colour images (gray ones may be saved as RGB)"
+                return f"it is a {architecture} for images of {count} channels, and the data has {channels}; {fix}"
     if fits and any(key.endswith("pos_embed") for key in fits[0].unequal) and not fits[0].missing:
         return (
             f"its weights were made for images of another size than {image_size} pixels; give --image-size (of a "
