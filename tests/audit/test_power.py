@@ -1,7 +1,9 @@
 """Power: the model's numbers, the paper's effects, and plans."""
 
+import json
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from muc.audit.power import (
     CAUTIOUS_RHO,
     ENOUGH,
     HOPEFUL_RHO,
+    MEASURED,
     RETRAIN,
     Effect,
     at_most,
@@ -175,3 +178,26 @@ def test_what_cannot_be_planned_is_refused() -> None:
         model_power(5, 2)
     with pytest.raises(UserError, match="the number of images to forget is 1; give at least 3"):
         planted_power(np.zeros((8, 8)), 1)
+
+
+def test_measured_effects_are_those_of_the_committed_results() -> None:
+    results = Path(__file__).parents[2] / "results"
+    seen, privacy = (
+        json.loads((results / f"{name}-moco-by-AG_auc" / "results.json").read_text())["moco"][0]["gaps"]
+        for name in ("negative-alignment", "privacy")
+    )
+    for name, label in (("ac", "alignment_calibration"), ("retrain", "retrain")):
+        found, effect = seen[label], MEASURED[name]
+        contrast = {}
+        for kind in ("positive", "negative"):
+            # Before - after on test images, from differences to Retrain's matrix.
+            of_retrain = privacy["test"]["pretrain"][kind]["mean"]
+            on_test = (privacy["test"][label][kind]["mean"] if name == "ac" else 0.0) - of_retrain
+            contrast[kind] = found[kind]["mean"] - on_test
+        assert effect.fs == pytest.approx(contrast["positive"], abs=6e-5)
+        assert effect.negative_alignment == pytest.approx(-contrast["negative"], abs=6e-5)
+        assert effect.fs_sd[0] == pytest.approx(found["positive"]["sd"], abs=6e-5)
+        assert effect.negative_alignment_sd[0] == pytest.approx(found["negative"]["sd"], abs=6e-5)
+    before = privacy["test"]["pretrain"]
+    assert MEASURED["retrain"].fs_sd[1] == pytest.approx(before["positive"]["sd"], abs=6e-5)
+    assert MEASURED["retrain"].negative_alignment_sd[1] == pytest.approx(before["negative"]["sd"], abs=6e-5)

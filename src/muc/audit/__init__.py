@@ -7,6 +7,7 @@ from muc.audit.memory import Memory, effect_of_forgetting, memory_of
 from muc.audit.power import (
     AC,
     EFFECTS,
+    MEASURED,
     RETRAIN,
     Effect,
     Plan,
@@ -22,6 +23,7 @@ from muc.audit.without_controls import GapTest, disjoint_pairs_test, jackknife_t
 __all__ = [
     "AC",
     "EFFECTS",
+    "MEASURED",
     "RETRAIN",
     "Effect",
     "Embed",

@@ -55,8 +55,8 @@ class Plan:
     withheld: int = 0
     """How many images you have, besides, that the model owner never had (see muc audit start --help)."""
     reference: Literal["ac", "retrain"] = "retrain"
-    """How large a change: what training without the images does in the paper, or Alignment Calibration (easier to see).
-    A model that remembers less than the paper's changes less."""
+    """How large a change: what training without the images does, or Alignment Calibration; in the paper, and on an
+    encoder of muc's. A model that remembers less changes less."""
     views: int = 8
     """Random views of each image that each model is asked about."""
     json: bool = False
@@ -66,7 +66,7 @@ class Plan:
 def plan(argv: Sequence[str]) -> None:
     about = "What an audit with so many images can find, and how many queries it takes."
     flags = parse(Plan, argv, "audit plan", about, "muc audit plan --images 20")
-    from muc.audit import EFFECTS, enough_images
+    from muc.audit import EFFECTS, MEASURED, enough_images
     from muc.audit import plan as planning
     from muc.audit.power import ENOUGH, MOST_SIMULATED
     from muc.audit.protocol.start import terms_for
@@ -74,17 +74,20 @@ def plan(argv: Sequence[str]) -> None:
     config.in_range("images", flags.images, 6, 10_000)
     terms = terms_for(flags.images, None, flags.views, config.Views(), flags.withheld)
     extras = terms.extras + flags.withheld * flags.views
-    found = planning(flags.images, EFFECTS[flags.reference], views=flags.views, extras=extras)
+    found, ours = (
+        planning(flags.images, e[flags.reference], views=flags.views, extras=extras) for e in (EFFECTS, MEASURED)
+    )
     if flags.json:
-        print_json(vars(found))
+        print_json({**vars(found), "measured": {k: vars(ours)[k] for k in ("reference", "power", "power_at_best")}})
         return
     print(f"have deleted      {found.n_forget} of {flags.images} images, drawn at random; hold back {found.n_control}")
-    chance = " to ".join(dict.fromkeys(f"{power:.0%}" for power in sorted((found.power, found.power_at_best))))
-    print(f"would find        a change as large as {found.reference} with probability {chance}")
+    for made, words in ((found, "would find        a change"), (ours, "                  one")):
+        chance = " to ".join(dict.fromkeys(f"{power:.0%}" for power in sorted((made.power, made.power_at_best))))
+        print(f"{words} as large as {made.reference} with probability {chance}")
     least = found.minimal_effect
     print(
         "smallest change   "
-        + ("more than 8 times that effect" if least is None else f"{least:.2g} times that effect")
+        + ("more than 8 times the paper's effect" if least is None else f"{least:.2g} times the paper's effect")
         + " is found with probability 80 %"
     )
     print(f"queries           {found.queries} over both models ({found.queries // 2} each)")
@@ -93,7 +96,7 @@ def plan(argv: Sequence[str]) -> None:
     if found.power < ENOUGH:
         more = enough_images(EFFECTS[flags.reference], flags.images)
         at = f"{more} images would" if more else f"not even {MOST_SIMULATED} images would"
-        print(f"Give more images if you can: {at} find that change with probability 80 % or more.")
+        print(f"Give more images if you can: {at} find the paper's change with probability 80 % or more.")
     if not flags.withheld:
         print("Without withheld images an audit can find a change, but hardly ever say that there was none.")
 

@@ -11,7 +11,7 @@ import numpy as np
 from fastapi import Depends, FastAPI, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from muc.audit import RETRAIN, Effect, decide_by_memory, hold_back_test, memory_of, plan, planted_power
+from muc.audit import MEASURED, Effect, decide_by_memory, hold_back_test, memory_of, plan, planted_power
 from muc.audit.contrasts import FEWEST as FEWEST_OF_A_GROUP
 from muc.audit.contrasts import STATISTICS, checked_groups, contrasts
 from muc.audit.splits import possible_splits
@@ -139,7 +139,7 @@ def read_matrix(body: bytes) -> Matrix:
 
 @cache
 def plan_for(images: int) -> Planned:
-    found = plan(images, RETRAIN)
+    found = plan(images, MEASURED["retrain"])
     return Planned(n_forget=found.n_forget, n_control=found.n_control, power=found.power, reference=found.reference)
 
 
