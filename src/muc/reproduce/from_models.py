@@ -68,6 +68,12 @@ class Opened:
         rows = np.random.default_rng(0).permutation(len(self.images.test))[: len(self.unlearn)]
         return select(self.images.test, np.sort(rows))
 
+    @cached_property
+    def retained(self) -> Pixels:
+        """As many retained images, where there are."""
+        rows = np.random.default_rng(0).permutation(self.split.retain)[: len(self.unlearn)]
+        return select(self.images.train, np.sort(rows))
+
     def model(self, label: str) -> ContrastiveModel:
         return self.runtime.place(opening.open_model(self.runs[label], self.images))
 
