@@ -230,6 +230,15 @@ def load_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return tensors, json.loads(text)
 
 
+def read_metadata(path: Path) -> dict[str, Any]:
+    """That of a file that save_tensors wrote, without its tensors, which are not checked; nothing of any other."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as f:
+        found = json.loads(_read_header(f.metadata() or {}).get("metadata") or "{}")
+    return found if isinstance(found, dict) else {}
+
+
 def check_readable(path: Path) -> None:
     """safetensors says of a file without permission that it is not there, which is not to be called damage."""
     with open(path, "rb"):

@@ -11,7 +11,7 @@ from torchvision.models import resnet18, resnet34, resnet50
 from muc.errors import UserError
 from muc.models import build_model
 from muc.models.backbones import build_backbone
-from muc.models.fitting import backbone_fits, backbone_form, find_backbone, shapes
+from muc.models.fitting import backbone_fits, backbone_form, find_backbones, shapes
 from muc.models.importing import fill
 from muc.models.naming import STYLES
 
@@ -22,7 +22,7 @@ HERE = Path("weights.safetensors")
 def test_every_style_of_resnet_is_read_and_written(style):
     network = in_form(style)
     theirs = {f"backbone.{k}": v for k, v in network.state_dict().items()}
-    fit = find_backbone(shapes(theirs), "resnet18", 1, 8, HERE)
+    fit = find_backbones(shapes(theirs), "resnet18", 1, 8, HERE)[0]
     assert (fit.naming.prefix, fit.naming.style) == ("backbone.", style)
     ours = build_backbone("resnet18", 1, 8)[0].eval()
     ours.load_state_dict(fit.read(theirs))
@@ -38,7 +38,7 @@ def test_timm_resnet_gives_the_same_features():
     network = timm.create_model("resnet18", num_classes=0)
     network.conv1, network.maxpool = nn.Conv2d(1, 64, 3, 1, 1, bias=False), nn.Identity()
     theirs = randomised(network).state_dict()
-    fit = find_backbone(shapes(theirs), "resnet18", 1, 8, HERE)
+    fit = find_backbones(shapes(theirs), "resnet18", 1, 8, HERE)[0]
     ours = build_backbone("resnet18", 1, 8)[0].eval()
     ours.load_state_dict(fit.read(theirs))
     assert torch.allclose(ours(digits()), network(digits()), atol=1e-5)
@@ -47,8 +47,8 @@ def test_timm_resnet_gives_the_same_features():
 def test_moco_brings_its_key_encoder_and_its_split_statistics():
     state = moco_checkpoint()
     model = build_model(settings_for("resnet18", "moco").model, channels=1, image_size=8)
-    fit = find_backbone(shapes(state), "resnet18", 1, 8, HERE)
-    summary = fill(model, state, fit, HERE)
+    fit = find_backbones(shapes(state), "resnet18", 1, 8, HERE)[0]
+    summary = fill(model, state, find_backbones(shapes(state), "resnet18", 1, 8, HERE), HERE)
     ours = model.state_dict()
     assert torch.equal(ours["backbone.layer2.0.conv1.weight"], state["backbone.3.0.conv1.weight"])
     assert torch.equal(ours["key_backbone.layer2.0.conv1.weight"], state["backbone_momentum.3.0.conv1.weight"])
@@ -73,23 +73,23 @@ def test_moco_brings_its_key_encoder_and_its_split_statistics():
 def test_another_architecture_is_recognised(make, architecture, said):
     found = shapes(cifar_resnet(make, channels=3).state_dict())
     with pytest.raises(UserError) as error:
-        find_backbone(found, architecture, 3, 32, HERE)
+        find_backbones(found, architecture, 3, 32, HERE)
     assert [text for text in said if text not in str(error.value)] == []
 
 
 def test_imagenet_stem_and_other_channels_are_explained():
     with pytest.raises(UserError, match=r"conv1.weight' is \(64, 3, 7, 7\), not .*a timm/resnet18; give"):
-        find_backbone(shapes(resnet18().state_dict()), "resnet18", 3, 32, HERE)
+        find_backbones(shapes(resnet18().state_dict()), "resnet18", 3, 32, HERE)
     other = {**shapes(resnet18().state_dict()), "layer4.9.weight": torch.Size([1])}
     with pytest.raises(UserError, match=r"its 7x7 first convolution is ImageNet's; give --architecture timm/NAME"):
-        find_backbone(other, "resnet18", 3, 32, HERE)
+        find_backbones(other, "resnet18", 3, 32, HERE)
     with pytest.raises(UserError, match="it is a resnet18 for images of 3 channels, and the data has 1"):
-        find_backbone(shapes(cifar_resnet(channels=3).state_dict()), "resnet18", 1, 8, HERE)
+        find_backbones(shapes(cifar_resnet(channels=3).state_dict()), "resnet18", 1, 8, HERE)
     with pytest.raises(UserError, match=r"holds no resnet18.*give the weights of one of"):
-        find_backbone({"a.weight": torch.Size([3])}, "resnet18", 3, 32, HERE)
+        find_backbones({"a.weight": torch.Size([3])}, "resnet18", 3, 32, HERE)
 
 
 def test_the_whole_encoder_is_preferred_to_its_average():
-    wanted = backbone_form("resnet18", 3, 32).shapes
-    found = {f"{prefix}.{k}": v for prefix in ("encoder_k", "encoder_q") for k, v in wanted.items()}
-    assert [fit.naming.prefix for fit in backbone_fits(found, wanted) if fit.complete] == ["encoder_q.", "encoder_k."]
+    form = backbone_form("resnet18", 3, 32)
+    found = {f"{prefix}.{k}": v for prefix in ("encoder_k", "encoder_q") for k, v in form.shapes.items()}
+    assert [fit.naming.prefix for fit in backbone_fits(found, form) if fit.complete] == ["encoder_q.", "encoder_k."]

@@ -18,7 +18,7 @@ from muc.errors import UserError
 from muc.methods import AlignmentCalibration
 from muc.models.backbones import build_backbone
 from muc.models.exporting import description_of, export_run
-from muc.models.fitting import find_backbone, shapes
+from muc.models.fitting import find_backbones, shapes
 from muc.models.importing import import_run
 from muc.models.norm import BatchNorm
 from muc.recipes import recipe
@@ -65,7 +65,7 @@ def test_a_classifier_inside_the_network_is_left_aside():
     """ConvNeXt's lies beside a norm that is part of the encoder."""
     network = timm.create_model("test_convnext", num_classes=10).eval()
     theirs = {f"model.{k}": v for k, v in network.state_dict().items()}
-    fit = find_backbone(shapes(theirs), "timm/test_convnext", 3, 64, Path("in.safetensors"))
+    fit = find_backbones(shapes(theirs), "timm/test_convnext", 3, 64, Path("in.safetensors"))[0]
     assert theirs.keys() - set(fit.matched.values()) == {"model.head.fc.bias", "model.head.fc.weight"}
     ours = build_backbone("timm/test_convnext", 3, 64)[0].eval()
     ours.load_state_dict(fit.read(theirs))

@@ -58,14 +58,12 @@ class Fit:
         return {ours: self.naming.inward(ours, tensors[theirs]) for ours, theirs in self.matched.items()}
 
 
-def backbone_fits(
-    found: Shapes, wanted: Shapes, styles: Iterable[str] = STYLES, classifier: tuple[str, ...] = ()
-) -> list[Fit]:
-    """Every way to see the backbone `wanted` in a file, best first; encoders that only follow come after the others."""
+def backbone_fits(found: Shapes, form: Form) -> list[Fit]:
+    """Every way to see such a backbone in a file, best first; encoders that only follow come after the others."""
     fits = [
-        _fit(found, wanted, prefix, style, classifier)
-        for style in styles
-        for prefix in _prefixes(found, wanted, STYLES[style])
+        _fit(found, form.shapes, prefix, style, form.classifier)
+        for style in form.styles
+        for prefix in _prefixes(found, form.shapes, STYLES[style])
     ]
     return sorted(fits, key=lambda fit: (not fit.complete, -len(fit.matched), fit.momentum))
 
@@ -154,12 +152,13 @@ def shapes(tensors: Mapping[str, Tensor]) -> Shapes:
     return {key: value.shape for key, value in tensors.items()}
 
 
-def find_backbone(found: Shapes, architecture: str, channels: int, image_size: int, file: Path) -> Fit:
-    """The file's backbone, whole; otherwise an error that says what differs and which architecture it is."""
+def find_backbones(found: Shapes, architecture: str, channels: int, image_size: int, file: Path) -> list[Fit]:
+    """The file's backbones, whole, the one to take first; otherwise an error that says what differs and which
+    architecture it is."""
     form = backbone_form(architecture, channels, image_size)
-    fits = backbone_fits(found, form.shapes, form.styles, form.classifier)
-    if fits and fits[0].complete:
-        return fits[0]
+    fits = backbone_fits(found, form)
+    if whole := [fit for fit in fits if fit.complete]:
+        return whole
     if fits and (fits[0].matched or len(fits[0].unequal) > len(fits[0].missing)):
         fault = f"{file} does not fit {architecture}: {_differences(fits[0], found, form.shapes)}"
     else:
@@ -203,8 +202,7 @@ def _advice(found: Shapes, fits: list[Fit], channels: int, image_size: int) -> s
     """The fix, where one is clear."""
     for count in (channels, 4 - channels):  # images are gray (1) or coloured (3)
         for architecture in (*ARCHITECTURES, *imagenet_resnets()):
-            form = backbone_form(architecture, count, image_size)
-            tried = backbone_fits(found, form.shapes, form.styles, form.classifier)
+            tried = backbone_fits(found, backbone_form(architecture, count, image_size))
             if tried and tried[0].complete:
                 if count == channels:
                     return f"it is a {architecture}; give that architecture"

@@ -17,10 +17,9 @@ from muc.models.clip import CLIP
 from muc.models.contract import ContrastiveModel
 from muc.models.fitting import (
     Fit,
-    backbone_fits,
     backbone_form,
     check_values,
-    find_backbone,
+    find_backbones,
     find_head,
     head_fits,
     heads_by_name,
@@ -99,11 +98,12 @@ def import_run(
 
 def as_described(model: config.Model, about: dict[str, Any], channels: int) -> config.Model:
     """What one of muc's own exports says of itself, unless somebody says otherwise."""
-    given, said = model.normalisation(channels), about.get("input", {})
-    own = tuple(said.get("mean") or ()), tuple(said.get("std") or ())
-    if model.mean is None and all(own) and own != given and not model.architecture.startswith(config.OPEN_CLIP):
-        model = replace(model, mean=own[0], std=own[1])
-    return replace(model, stem_relu=model.stem_relu and about.get("stem_relu", True))
+    if model.architecture.startswith(config.OPEN_CLIP) or not isinstance(said := about.get("input"), dict):
+        return model
+    mean, std = tuple(said.get("mean") or ()), tuple(said.get("std") or ())
+    if model.mean is None and (mean, std) != model.normalisation(channels):
+        model = replace(model, mean=mean, std=std)
+    return replace(model, stem_relu=model.stem_relu and about.get("stem_relu") is not False)
 
 
 Taken = tuple[config.Pretraining, ContrastiveModel, ImportSummary, dict[str, Any]]
@@ -111,19 +111,18 @@ Taken = tuple[config.Pretraining, ContrastiveModel, ImportSummary, dict[str, Any
 
 
 def take_encoder(tensors: dict[str, Tensor], settings: config.Pretraining, images: ImageSet, file: Path) -> Taken:
-    found, form = shapes(tensors), backbone_form(settings.model.architecture, images.channels, images.image_size)
-    fit = find_backbone(found, settings.model.architecture, images.channels, images.image_size, file)
-    head = find_head(found, form.feature_dim)
+    found, shape = shapes(tensors), (settings.model.architecture, images.channels, images.image_size)
+    fits = find_backbones(found, *shape, file)
+    fit, head = fits[0], find_head(found, backbone_form(*shape).feature_dim)
     stem_relu = settings.model.stem_relu and fit.naming.style != "lightly children"
     settings = replace(settings, model=replace(settings.model, head=head, stem_relu=stem_relu))
     model = fresh_model(settings, images, settings.seed)
-    summary = fill(model, tensors, fit, file)
+    summary = fill(model, tensors, fits, file)
     notes = list(summary.notes)
     if head is not None:
         guess = "; what has no weights was taken for a ReLU" if "relu" in head else ""
         notes.append(f"projection head: {', '.join(head)}{guess}")
-    fits = backbone_fits(found, form.shapes, form.styles, form.classifier)
-    others = [f for f in fits if f.complete and f.naming.prefix != fit.naming.prefix]
+    others = [f for f in fits if f.naming.prefix != fit.naming.prefix]
     if isinstance(model, MoCo):
         others = [f for f in others if not f.momentum]
     if others:
@@ -154,13 +153,15 @@ def take_clip(tensors: dict[str, Tensor], settings: config.Pretraining, images: 
     return settings, model, summary, asdict(naming)
 
 
-def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbone: Fit, file: Path) -> ImportSummary:
-    """Put the file's tensors into the model; what only training needs and the file lacks is made up and reported."""
+def fill(model: ContrastiveModel, tensors: dict[str, Tensor], backbones: list[Fit], file: Path) -> ImportSummary:
+    """Put the file's tensors into the model, the first of its backbones as the published one; what only training needs
+    and the file lacks is made up and reported."""
+    backbone, *followers = backbones
     heads = head_fits(shapes(tensors), shapes(model.get_submodule("projector").state_dict()))
     placed = {"backbone": backbone} | ({"projector": heads[0]} if heads else {})
     fresh = () if heads else (_fresh_head(shapes(tensors)),)
     if isinstance(model, MoCo):
-        key_parts, lacking = find_keys(model, tensors, placed, heads)
+        key_parts, lacking = find_keys(backbone, followers, heads)
         placed |= key_parts
         fresh += lacking
     state, used = model.state_dict(), set()
@@ -186,15 +187,11 @@ def _fresh_head(found: Shapes) -> str:
     return f"projection head (freshly initialised{why})"
 
 
-def find_keys(
-    model: MoCo, tensors: dict[str, Tensor], placed: dict[str, Fit], heads: list[Fit]
-) -> tuple[dict[str, Fit], tuple[str, ...]]:
+def find_keys(backbone: Fit, followers: list[Fit], heads: list[Fit]) -> tuple[dict[str, Fit], tuple[str, ...]]:
     """MoCo's key encoder and its head, or the query's in their place; -> (them, what the file lacks)."""
-    wanted, style = shapes(model.key_backbone.state_dict()), placed["backbone"].naming.style
-    followers = backbone_fits(shapes(tensors), wanted, [style])
-    keys = [fit for fit in followers if fit.complete and fit.momentum and fit.naming != placed["backbone"].naming]
+    keys = [fit for fit in followers if fit.momentum]
     key_heads = [fit for fit in heads[1:] if fit.momentum]
-    found = {"key_backbone": [*keys, placed["backbone"]][0]}
+    found = {"key_backbone": [*keys, backbone][0]}
     if heads:  # without any, the fresh model's two heads are equal already
         found["key_projector"] = [*key_heads, heads[0]][0]
     lacking = () if keys else ("key encoder (copied from the query encoder)",)

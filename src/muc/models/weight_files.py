@@ -54,14 +54,8 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def description_in(file: Path) -> dict[str, Any]:
-    """What a file that muc exported says of itself; nothing of any other."""
-    from safetensors import safe_open
-
-    if file.suffix != ".safetensors":
-        return {}
-    with safe_open(file, framework="pt") as f:
-        of_muc = "muc" in (f.metadata() or {})
-    return storage.load_tensors(file)[1] if of_muc else {}
+    """What a file that muc exported, and that `read_weights` has read, says of itself; nothing of any other."""
+    return storage.read_metadata(file) if file.suffix == ".safetensors" else {}
 
 
 def read_pickle(file: Path) -> dict[str, Tensor]:

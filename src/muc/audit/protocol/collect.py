@@ -1,7 +1,6 @@
 """Asking one model all its questions, once each, and going on where it was cut off."""
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,8 @@ def collect(
 
     Who asks several models calls `check_endpoint` with all of them first.
     """
-    with Hold(folder.path) if folder.path.is_dir() else nullcontext():  # two at once would pay twice for each question
+    folder.commitment()  # says where there is no audit
+    with Hold(folder.path):  # two at once would pay twice for each question
         return _collect(folder, phase, endpoint, paths, report)
 
 
